@@ -1,0 +1,1 @@
+"""The two classes that Hydra insists on finding in its plugin namespace, nothing else."""

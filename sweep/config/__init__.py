@@ -1,0 +1,1 @@
+"""From composed configuration to typed, validated specifications and a fingerprint."""

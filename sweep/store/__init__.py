@@ -1,0 +1,1 @@
+"""The run store: who may write it, where everything is, how results land (docs/run-store.md)."""
