@@ -1,0 +1,127 @@
+"""Resolved configuration to the frozen specifications that the other rooms take.
+
+Everything is checked here, before the first run starts: `RequestError` names the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from serving.api import ModelSpec, ServerSpec
+from serving.errors import ServingError
+from serving.registry import model_from_config
+from sweep.errors import RequestError
+from sweep.grid import RunPoint
+from testbed.api import FleetSpec, LoadSpec, ServerProfile, TestbedSpec
+
+
+@dataclass(frozen=True)
+class ServingPlan:
+    """How the model of a run is served."""
+
+    model: ModelSpec
+    endpoint: str
+    server: ServerSpec | None
+    """For `endpoint=llama_server`."""
+    url: Mapping[str, Any] | None
+    """For `endpoint=url`: base_url, api_key_env, model, …"""
+
+
+def check_point(point: RunPoint) -> None:
+    """Build every specification of a run once; raises `RequestError` naming run and key."""
+    try:
+        testbed_kind(point)
+        testbed_spec(point)
+        duration_and_interval(point)
+        if point.needs_server:
+            serving_plan(point)
+    except RequestError:
+        raise
+    except (KeyError, TypeError, ValueError, ServingError) as error:
+        what = f"missing key {error}" if isinstance(error, KeyError) else str(error)
+        raise RequestError(f"{point.run_id}: bad configuration: {what}") from error
+
+
+def testbed_kind(point: RunPoint) -> str:
+    """Driver of the testbed: `local` or `docker`."""
+    return str(point.config["testbed"]["kind"])
+
+
+def duration_and_interval(point: RunPoint) -> tuple[float, float]:
+    """Measured duration and control interval, in s."""
+    duration = _positive(point.config["duration_s"], "duration_s")
+    interval = _positive(point.config["controller"]["interval_s"], "controller.interval_s")
+    if interval > duration:
+        raise RequestError(
+            f"duration_s={duration:g} is shorter than one control interval ({interval:g} s)"
+        )
+    return duration, interval
+
+
+def fleet_spec(point: RunPoint) -> FleetSpec:
+    """The fleet of a run: errors are on but for the static error-off arm (paper, §3.3)."""
+    fleet = point.config["fleet"]
+    error_off = point.policy == "static" and point.mode == "error_off"
+    return FleetSpec(
+        backends=point.scale,
+        profiles=tuple(ServerProfile(**profile) for profile in fleet["profiles"]),
+        error_mode="error_off" if error_off else "error_on",
+        seed=point.seed,
+        workers=int(_positive(fleet["workers"], "fleet.workers")),
+        threads=int(_positive(fleet["threads"], "fleet.threads")),
+    )
+
+
+def load_spec(point: RunPoint) -> LoadSpec:
+    """The load of a run: offered load grows with the fleet (paper, §3.2.3)."""
+    load = point.config["load"]
+    duration, _ = duration_and_interval(point)
+    if load["telemetry"] not in ("redis", "file"):
+        raise RequestError(f"load.telemetry={load['telemetry']}: choose redis or file")
+    return LoadSpec(
+        profile=load["profile"],
+        vus=int(_positive(load["vus_per_backend"], "load.vus_per_backend")) * point.scale,
+        duration_s=duration,
+        sleep_min_ms=float(load["sleep_min_ms"]),
+        sleep_max_ms=float(load["sleep_max_ms"]),
+        seed=point.seed,
+        telemetry=load["telemetry"],
+        stages=tuple((float(d), float(rate)) for d, rate in load.get("stages") or ()),
+        start_rate_rps=float(load.get("start_rate_rps") or 0.0),
+        request_timeout_s=_positive(load["request_timeout_s"], "load.request_timeout_s"),
+    )
+
+
+def testbed_spec(point: RunPoint) -> TestbedSpec:
+    """Everything that a testbed needs to know of a run."""
+    testbed = point.config["testbed"]
+    return TestbedSpec(
+        run_id=point.run_id,
+        algorithm=point.algorithm,
+        fleet=fleet_spec(point),
+        load=load_spec(point),
+        shuffle_seed=point.seed,
+        start_timeout_s=_positive(testbed["start_timeout_s"], "testbed.start_timeout_s"),
+        programs={k: str(v) for k, v in (testbed.get("programs") or {}).items() if v},
+    )
+
+
+def serving_plan(point: RunPoint) -> ServingPlan:
+    """How the model of a run is served; only for runs that need a server."""
+    serving = dict(point.config["serving"])
+    model = model_from_config(point.config["model"])
+    endpoint = serving.pop("endpoint")
+    if endpoint == "llama_server":
+        serving["extra_args"] = tuple(serving.get("extra_args") or ())
+        return ServingPlan(model, endpoint, ServerSpec(**serving), None)
+    if endpoint == "url":
+        return ServingPlan(model, endpoint, None, serving)
+    raise RequestError(f"serving.endpoint={endpoint}: choose llama_server or url")
+
+
+def _positive(value: Any, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise RequestError(f"{key}={value}: a number above 0 is needed")
+    return float(value)

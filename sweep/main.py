@@ -1,0 +1,220 @@
+"""A request for a grid, from Hydra's overrides to an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import Progress
+
+from sweep.config.specs import check_point
+from sweep.errors import RequestError, StorageError
+from sweep.grid import Grid, RunPoint, compose_grid
+from sweep.plan import Plan, expected_time_s, make_plan
+from sweep.planview import print_plan
+from sweep.progress import View
+from sweep.store.atomic import write_yaml
+from sweep.store.attempts import AttemptBook
+from sweep.store.lock import StoreLock
+from sweep.store.paths import RunStore
+
+
+def run_jobs(
+    job_overrides: Sequence[Sequence[str]], compose: Callable[[list[str]], DictConfig]
+) -> int:
+    """Run what is missing of the grid; return the exit code (0, 1, or 130 when stopped).
+
+    Raises `RequestError` (exit code 2) before anything is started when the request is wrong.
+    """
+    console = Console(stderr=True)
+    grid = _compose(job_overrides, compose, console)
+    if not grid.points:
+        raise RequestError(
+            f"the grid is empty: none of its {grid.left_out} combinations of model and mode exists"
+        )
+    for point in grid.points:
+        check_point(point)
+    settings = _sweep_settings(grid)
+    store = RunStore(Path(settings["dir"]))
+    plan = make_plan(
+        grid.points,
+        _complete(store),
+        on_mismatch=settings["on_mismatch"],
+        start_at=settings["start_at"],
+        stored_config=lambda run_id: _stored_config(store, run_id),
+    )
+    expected_s = expected_time_s(plan, testbeds=settings["testbeds"])
+    print_plan(
+        Console(),
+        plan,
+        store,
+        left_out=grid.left_out,
+        expected_s=expected_s,
+        every_run=settings["dry_run"],
+    )
+    if settings["dry_run"] or not plan.todo:
+        return 0
+    return _run(plan, store, settings, grid, expected_s, console)
+
+
+def _compose(
+    jobs: Sequence[Sequence[str]], compose: Callable[[list[str]], DictConfig], console: Console
+) -> Grid:
+    if len(jobs) < 8:
+        return compose_grid(jobs, compose)
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("composing the grid", total=len(jobs))
+        return compose_grid(
+            jobs, compose, on_progress=lambda done, _: progress.update(task, completed=done)
+        )
+
+
+def _sweep_settings(grid: Grid) -> Mapping[str, Any]:
+    """`sweep.*`, which has to be the same for the whole grid, and is checked here."""
+    settings = grid.points[0].config["sweep"]
+    for point in grid.points:
+        if point.config["sweep"] != settings:
+            raise RequestError("sweep.* can't be an axis of the grid: give it one value")
+    for key in ("testbeds", "max_attempts"):
+        if not isinstance(settings[key], int) or settings[key] < 1:
+            raise RequestError(
+                f"sweep.{key}={settings[key]}: a whole number, at least 1, is needed"
+            )
+    limit = settings["run_timeout_s"]
+    if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+        raise RequestError(f"sweep.run_timeout_s={limit}: null or a number above 0 is needed")
+    return settings
+
+
+def _complete(store: RunStore) -> dict[str, str | None]:
+    """Fingerprints of the complete runs; None where the summary can't be read."""
+    found: dict[str, str | None] = {}
+    for run_id in store.complete_ids():
+        try:
+            found[run_id] = store.read_summary(run_id)["fingerprint"]
+        except (OSError, ValueError, KeyError):
+            found[run_id] = None
+    return found
+
+
+def _stored_config(store: RunStore, run_id: str) -> Mapping[str, Any]:
+    try:
+        stored = yaml.safe_load(store.run(run_id).config.read_text(encoding="utf-8"))
+        return stored["config"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return {}
+
+
+def _run(
+    plan: Plan,
+    store: RunStore,
+    settings: Mapping[str, Any],
+    grid: Grid,
+    expected_s: float,
+    console: Console,
+) -> int:
+    from sweep.preflight import require_everything
+
+    try:
+        store.create()
+    except OSError as error:
+        raise StorageError(
+            f"the run store {store.root} can't be written: {error.strerror or error}. "
+            "Choose another place with sweep.dir=…"
+        ) from error
+    with StoreLock(store.lock):
+        book = AttemptBook(store)
+        book.require_free_disk(settings["min_free_disk_mib"])
+        require_everything(plan.todo)
+        for name in book.bury_orphans():
+            console.print(f"[yellow]left by a dead sweep:[/] attempts/{name}", highlight=False)
+        _record_invocation(store, grid)
+        return _drive(plan, book, settings, expected_s, console)
+
+
+def _drive(
+    plan: Plan, book: AttemptBook, settings: Mapping[str, Any], expected_s: float, console: Console
+) -> int:
+    from sweep.cluster.ray_session import ray_session
+    from sweep.cluster.runner import Options, Runner
+
+    options = Options(
+        testbeds=min(settings["testbeds"], len(plan.todo)),
+        max_attempts=settings["max_attempts"],
+        run_timeout_s=settings["run_timeout_s"],
+        min_free_disk_mib=settings["min_free_disk_mib"],
+        bounds={k: settings[k] for k in ("min_rate_ratio", "max_load_cpu")},
+    )
+    with ray_session(dashboard=settings["dashboard"]) as session:
+        if session.dashboard_url:
+            console.print(f"Ray dashboard: {session.dashboard_url}", highlight=False)
+        done = len(plan.done) + len(plan.kept)
+        view = View(
+            console, len(plan.todo) + done, done, expected_s=expected_s, testbeds=options.testbeds
+        )
+        runner = Runner(plan, book, options, view)
+        try:
+            failed = runner.run()
+        finally:
+            view.close()
+    return _closing_words(plan, book.store, failed, runner.interrupted, console)
+
+
+def _closing_words(
+    plan: Plan, store: RunStore, failed: Mapping[str, str], interrupted: bool, console: Console
+) -> int:
+    complete = set(store.complete_ids())
+    missing = [point.run_id for point in plan.todo if point.run_id not in complete]
+    if interrupted:
+        console.print(
+            f"stopped: {len(missing)} runs are missing. "
+            "Run the same command again to complete them.",
+            highlight=False,
+        )
+        return 130
+    for run_id, reason in failed.items():
+        attempts = [a for a in store.all_attempts() if a.run_id == run_id]
+        where = f" (logs: {attempts[-1].paths.logs})" if attempts else ""
+        console.print(f"failed: {run_id}: {reason}{where}", highlight=False, soft_wrap=True)
+    console.print(
+        f"{len(plan.todo) - len(missing)} runs completed, {len(failed)} failed. "
+        f"Tables: python -m sweep.report {store.root}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 1 if missing else 0
+
+
+def _record_invocation(store: RunStore, grid: Grid) -> None:
+    """Add this request to `sweep.yaml`: axes, versions, when, where."""
+    from sweep.versions import host, versions
+
+    try:
+        record = yaml.safe_load(store.sweep_yaml.read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError):
+        record = {}
+    invocations = record.get("invocations") or []
+    invocations.append(
+        {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": [Path(sys.argv[0]).parent.name or "sweep", *sys.argv[1:]],
+            "pid": os.getpid(),
+            "host": host(),
+            "versions": versions(),
+            "axes": _axes(grid.points),
+            "runs": [point.run_id for point in grid.points],
+        }
+    )
+    write_yaml(store.sweep_yaml, {"schema_version": 1, "invocations": invocations})
+
+
+def _axes(points: Sequence[RunPoint]) -> dict[str, list[Any]]:
+    names = ("model", "mode", "algorithm", "scale", "seed")
+    return {name: list(dict.fromkeys(getattr(p, name) for p in points)) for name in names}

@@ -1,0 +1,1 @@
+"""One attempt at one run: testbed, load, control loop, artifacts, summary."""

@@ -1,0 +1,175 @@
+"""The grid of the paper, counted and named, from the real configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from sweep.config.fingerprint import differences, fingerprint, identity
+from sweep.errors import RequestError
+from sweep.grid import compose_grid
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+MODELS = sorted(path.stem for path in CONF.glob("model/*.yaml"))
+
+
+def composer(overrides):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("config", overrides=overrides)
+
+
+def jobs(*arguments: str):
+    parsed = OverridesParser.create().parse_overrides(list(arguments))
+    (batch,) = BasicSweeper.split_arguments(parsed, None)
+    return batch
+
+
+@pytest.fixture(scope="module")
+def paper_grid():
+    return compose_grid(
+        jobs(
+            "algorithm=leastconn,roundrobin",
+            f"model={','.join(MODELS)}",
+            "scale=3,5,7,9",
+        ),
+        composer,
+    )
+
+
+def test_the_papers_grid_has_exactly_its_240_runs(paper_grid):
+    """128 + 24 + 48 + 24 + 16 (paper, §3.5)."""
+    assert len(paper_grid.points) == 240
+    assert len({p.run_id for p in paper_grid.points}) == 240
+    assert len({p.fingerprint for p in paper_grid.points}) == 240
+    families = Counter(
+        p.config["model"].get("family") or "static" for p in paper_grid.points
+    )
+    assert families["Qwen3"] + families["Qwen3.5"] == 128
+    assert families["Granite"] + families["Granite 4.0"] == 24
+    assert families["Gemma 4"] == 48
+    assert families["GPT-OSS"] == 24
+    assert families["static"] == 16
+    assert paper_grid.left_out == 0
+
+
+def test_every_scale_and_algorithm_has_sixty_and_onehundredtwenty_runs(paper_grid):
+    assert Counter(p.scale for p in paper_grid.points) == {3: 60, 5: 60, 7: 60, 9: 60}
+    assert Counter(p.algorithm for p in paper_grid.points) == {
+        "leastconn": 120,
+        "roundrobin": 120,
+    }
+
+
+def test_run_ids_are_readable(paper_grid):
+    ids = {p.run_id for p in paper_grid.points}
+    assert "qwen3-4b-think_leastconn_n5_s42" in ids
+    assert "static-error_off_roundrobin_n9_s42" in ids
+    assert "gpt-oss-20b-high_leastconn_n3_s42" in ids
+
+
+def test_an_axis_set_on_a_copy_is_what_hydra_would_have_composed():
+    """The shortcut of `compose_grid` against plain Hydra, axis by axis."""
+    overrides = ["model=qwen3-4b", "scale=7", "algorithm=roundrobin", "mode=nothink", "seed=7"]
+    (point,) = compose_grid([overrides], composer).points
+    plain = OmegaConf.to_container(composer(overrides), resolve=True)
+    assert point.config == plain
+
+
+def test_an_explicit_mode_keeps_what_exists_and_counts_the_rest():
+    grid = compose_grid(jobs("model=qwen3-4b,granite-4.0-1b", "scale=3,5", "mode=think"), composer)
+    assert [p.run_id for p in grid.points] == [
+        "qwen3-4b-think_leastconn_n3_s42",
+        "qwen3-4b-think_leastconn_n5_s42",
+    ]
+    assert grid.left_out == 2
+
+
+def test_an_unknown_mode_is_refused_with_the_known_ones():
+    with pytest.raises(RequestError, match=r"unknown mode thnik: .* nothink, think"):
+        compose_grid(jobs("model=qwen3-4b", "mode=thnik"), composer)
+
+
+def test_an_empty_grid_is_refused():
+    with pytest.raises(RequestError, match="the grid is empty"):
+        compose_grid([], composer)
+
+
+@pytest.mark.parametrize("scale", ["0", "-1", "2.5", "true", "three", "null"])
+def test_a_fleet_needs_at_least_one_backend(scale):
+    with pytest.raises(RequestError, match="scale="):
+        compose_grid(jobs("model=static", f"scale={scale}"), composer)
+
+
+def test_one_id_for_two_configurations_is_refused_with_the_key():
+    with pytest.raises(RequestError, match=r"duration_s: 60 -> 120"):
+        compose_grid(jobs("model=static", "mode=error_on", "duration_s=60,120"), composer)
+
+
+def test_the_same_point_twice_is_one_run():
+    assert len(compose_grid(jobs("model=static", "mode=error_on", "scale=3,3"), composer).points) == 1
+
+
+def point_of(*overrides):
+    (point,) = compose_grid([list(overrides)], composer).points
+    return point
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "sweep.dir=elsewhere",
+        "sweep.testbeds=3",
+        "sweep.max_attempts=7",
+        "testbed.start_timeout_s=99",
+        "serving.load_timeout_s=99",
+        "serving.program=/somewhere/llama-server",
+    ],
+)
+def test_run_time_knobs_leave_the_fingerprint_alone(override):
+    base = point_of("model=qwen3-4b", "mode=think")
+    assert point_of("model=qwen3-4b", "mode=think", override).fingerprint == base.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("duration_s=60", "duration_s"),
+        ("controller.interval_s=5", "controller.interval_s"),
+        ("fleet.threads=9", "fleet.threads"),
+        ("load.telemetry=file", "load.telemetry"),
+        ("serving.context_per_slot=4096", "serving.context_per_slot"),
+        ("model.modes.think.sampling.temperature=0.1", "model.modes.think.sampling.temperature"),
+    ],
+)
+def test_what_can_change_a_result_changes_the_fingerprint_and_is_named(override, key):
+    base, other = point_of("model=qwen3-4b", "mode=think"), point_of(
+        "model=qwen3-4b", "mode=think", override
+    )
+    assert other.fingerprint != base.fingerprint
+    (line,) = differences(base.config, other.config)
+    assert line.startswith(f"{key}: ")
+
+
+def test_another_modes_sampling_is_not_part_of_a_run():
+    base = point_of("model=qwen3-4b", "mode=think")
+    other = point_of(
+        "model=qwen3-4b", "mode=think", "model.modes.nothink.sampling.temperature=0.1"
+    )
+    assert other.fingerprint == base.fingerprint
+
+
+def test_a_static_run_does_not_depend_on_how_models_are_served():
+    base = point_of("model=static", "mode=error_on")
+    assert not [k for k in identity(base.config) if k.startswith(("serving.", "prompt."))]
+
+
+def test_the_fingerprint_of_a_small_config_is_pinned():
+    """A golden value: whoever changes the rules must raise `VERSION`."""
+    config = {"scale": 3, "mode": "none", "model": {"policy": "static", "modes": {"none": {}}}}
+    assert fingerprint(config) == "1-GOLDEN"

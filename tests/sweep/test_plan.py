@@ -1,0 +1,78 @@
+"""What of a grid is done and what is to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.errors import Mismatch, RequestError
+from sweep.grid import RunPoint
+from sweep.plan import expected_time_s, make_plan
+
+
+def point(name: str, policy: str = "static", fingerprint: str = "1-a", **config) -> RunPoint:
+    return RunPoint(
+        run_id=f"{name}-m_leastconn_n3_s42",
+        model=name,
+        mode="m",
+        algorithm="leastconn",
+        scale=3,
+        seed=42,
+        policy=policy,
+        fingerprint=fingerprint,
+        config={"duration_s": 600, "model": {"policy": policy}, **config},
+    )
+
+
+def test_complete_runs_are_skipped_and_the_rest_is_ordered_for_warm_models():
+    a, s, b, a2 = (
+        point("a", "llm"),
+        point("static"),
+        point("b", "llm"),
+        point("a", "llm"),
+    )
+    a2 = RunPoint(**{**a2.__dict__, "run_id": "a-m_leastconn_n5_s42", "scale": 5})
+    plan = make_plan([a, s, b, a2], {b.run_id: "1-a"})
+    assert [p.run_id for p in plan.todo] == [s.run_id, a.run_id, a2.run_id]
+    assert [p.run_id for p in plan.done] == [b.run_id]
+    assert plan.model_loads == ("a",)
+
+
+def test_another_fingerprint_is_refused_with_the_differing_keys():
+    new = point("static", fingerprint="1-b", duration_s=60)
+    with pytest.raises(Mismatch, match=r"static-m_leastconn_n3_s42 .*duration_s: 600 -> 60"):
+        make_plan(
+            [new],
+            {new.run_id: "1-a"},
+            stored_config=lambda _: point("static").config,
+        )
+
+
+def test_an_unreadable_summary_counts_as_a_mismatch():
+    new = point("static")
+    with pytest.raises(Mismatch):
+        make_plan([new], {new.run_id: None})
+
+
+def test_rerun_sets_aside_and_keep_keeps():
+    new = point("static", fingerprint="1-b")
+    rerun = make_plan([new], {new.run_id: "1-a"}, on_mismatch="rerun")
+    assert (rerun.todo, rerun.replaced, rerun.kept) == ((new,), (new,), ())
+    keep = make_plan([new], {new.run_id: "1-a"}, on_mismatch="keep")
+    assert (keep.todo, keep.replaced, keep.kept) == ((), (), (new,))
+    with pytest.raises(RequestError, match="on_mismatch=maybe"):
+        make_plan([new], {}, on_mismatch="maybe")
+
+
+def test_start_at_leaves_out_what_comes_before_in_the_order_of_running():
+    a, s = point("a", "llm"), point("static")
+    plan = make_plan([a, s], {}, start_at=a.run_id)
+    assert plan.todo == (a,)
+    assert plan.before_start == (s,)
+    with pytest.raises(RequestError, match="start_at=nope is not a run of this grid"):
+        make_plan([a, s], {}, start_at="nope")
+
+
+def test_expected_time_counts_durations_overheads_and_loads():
+    plan = make_plan([point("a", "llm"), point("static")], {})
+    assert expected_time_s(plan, testbeds=1, overhead_s=10, load_s=60) == 2 * 610 + 60
+    assert expected_time_s(plan, testbeds=2, overhead_s=10, load_s=60) == 610 + 60
