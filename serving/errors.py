@@ -2,6 +2,7 @@
 
     ServingError
     ├── BadModel             a model's configuration is wrong; names the file and the key
+    ├── BadServing           the serving configuration is wrong; names the key
     ├── UnknownModel         no such model in the registry; names the near ones
     ├── WeightsMissing       weights are not on this machine; says how to get them
     ├── WeightsUnavailable   weights can't be fetched (no network, no such file, no room on disk)
@@ -24,6 +25,10 @@ class ServingError(Exception):
 
 class BadModel(ServingError):
     """A model's configuration is wrong: the file, the key and what is expected there."""
+
+
+class BadServing(ServingError):
+    """The serving configuration is wrong: the key and what is expected there."""
 
 
 class UnknownModel(ServingError):
