@@ -1,0 +1,58 @@
+"""Which guardrails a step's raw plan trips (paper, Table 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+MAX_DRAINS = 1
+MAX_ACTIONS = 3
+MAX_WEIGHT_CHANGE = 50
+
+RAILS = ("drain_cap", "action_cap", "weight_clamp", "weight_range")
+"""The rails that Table 13 counts; `weight_range` never fired in the paper."""
+
+
+def rails_tripped(record: Mapping[str, Any]) -> frozenset[str]:
+    """Rails that one step record trips; `rejected` stands for unknown servers and invalid actions.
+
+    Drain cap: the raw plan proposes more than one drain. Action cap: more than three actions, no_op
+    not counted. Weight clamp: a single weight change of more than 50. The guardrails' own log of
+    the step counts as well; where a record has none, weight changes are taken against the weights
+    of the snapshot.
+    """
+    plan = record.get("raw_plan") or ()
+    tripped = set()
+    if sum(a["kind"] == "drain" for a in plan) > MAX_DRAINS:
+        tripped.add("drain_cap")
+    if sum(a["kind"] != "no_op" for a in plan) > MAX_ACTIONS:
+        tripped.add("action_cap")
+    interventions = record.get("interventions")
+    if interventions is None:
+        if _clamp_needed(plan, record.get("snapshot") or {}):
+            tripped.add("weight_clamp")
+    else:
+        for intervention in interventions:
+            rail = intervention["rail"]
+            tripped.add(rail if rail in RAILS else "rejected")
+    return frozenset(tripped)
+
+
+def _clamp_needed(plan: Any, snapshot: Mapping[str, Any]) -> bool:
+    weights = {s["server"]: s["weight"] for s in snapshot.get("servers") or ()}
+    return any(
+        a["kind"] == "set_weight"
+        and isinstance(a.get("weight"), int)
+        and a["server"] in weights
+        and abs(a["weight"] - weights[a["server"]]) > MAX_WEIGHT_CHANGE
+        for a in plan
+    )
+
+
+def firing_counts(steps: pl.DataFrame) -> dict[str, int]:
+    """Number of steps on which each rail fired, and `any` of `RAILS` (columns: STEPS_SCHEMA)."""
+    counts = {f"fired_{rail}": int(steps[rail].sum()) for rail in (*RAILS, "rejected")}
+    any_rail = steps.select(pl.any_horizontal(RAILS).sum()).item() if steps.height else 0
+    return {**counts, "fired_any": int(any_rail)}
