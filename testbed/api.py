@@ -171,7 +171,7 @@ class Testbed(Protocol):
     __test__ = False
 
     def start(self) -> Addresses:
-        """Start everything but the load; return when all N slots are UP and every target is scraped.
+        """Start everything but the load; return when all N slots are UP and all targets scraped.
 
         Raises `StartTimeout` (what was awaited, seen last, what to try), `ProgramMissing`,
         `ComponentDied` (name, exit code, last log lines). On any error everything that was

@@ -5,6 +5,7 @@
     ├── StartTimeout        a readiness condition did not hold in time
     ├── ComponentDied       a component ended although nobody asked it to
     ├── LoadFailed          the load generator ran but its result can't be used
+    ├── OutputFailed        the folder for results can't be written, or is full
     ├── Interrupted         `interrupt()` was called
     └── TestbedUnavailable  the driver itself can't be used here (no Docker, no image)
 
@@ -32,6 +33,10 @@ class ComponentDied(TestbedError):
 
 class LoadFailed(TestbedError):
     """The load generator's result can't be used; the message says why."""
+
+
+class OutputFailed(TestbedError):
+    """The folder for results can't be written or is full: its path and the system's words."""
 
 
 class Interrupted(TestbedError):

@@ -1,0 +1,1 @@
+"""Configuration files of the programs, as pure functions from data to text."""

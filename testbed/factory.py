@@ -1,0 +1,34 @@
+"""Makes testbeds by the name of their driver."""
+
+from __future__ import annotations
+
+from testbed import programs
+from testbed.api import Testbed, TestbedSpec
+from testbed.errors import TestbedUnavailable
+
+
+def create(kind: str, spec: TestbedSpec) -> Testbed:
+    """A testbed of driver `kind`, not yet started. Raises `TestbedUnavailable`."""
+    if kind == "local":
+        from testbed.local.driver import LocalTestbed
+
+        return LocalTestbed(spec)
+    raise TestbedUnavailable(f"there is no testbed driver {kind!r}; there is: local")
+
+
+def check(kind: str, spec: TestbedSpec) -> list[str]:
+    """Everything that keeps a testbed of `kind` from starting here, one line each; may be empty."""
+    problems = []
+    if spec.fleet.backends < 1:
+        problems.append(f"a fleet of {spec.fleet.backends} backends: there must be 1 at least")
+    if spec.fleet.workers < 1 or spec.fleet.threads < 1:
+        problems.append("a backend needs 1 worker and 1 thread at least")
+    if spec.load.vus < 1:
+        problems.append(f"a load of {spec.load.vus} virtual users: there must be 1 at least")
+    if spec.load.profile == "steady" and spec.load.duration_s < 1:
+        problems.append(f"a load of {spec.load.duration_s} s: k6 wants 1 s at least")
+    if not 0 <= spec.load.sleep_min_ms <= spec.load.sleep_max_ms:
+        problems.append("the load's sleep must have 0 <= sleep_min_ms <= sleep_max_ms")
+    if kind == "local":
+        return problems + programs.missing(configured=spec.programs, telemetry=spec.load.telemetry)
+    return [*problems, f"there is no testbed driver {kind!r}; there is: local"]

@@ -1,0 +1,1 @@
+"""Driver `local`: the fleet and its load as processes of this machine, on loopback."""

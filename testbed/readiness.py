@@ -1,0 +1,44 @@
+"""What a testbed has to show before the load may begin."""
+
+from __future__ import annotations
+
+import httpx
+
+from testbed.api import BACKEND_NAME
+from testbed.runtime_socket import servers
+from testbed.waiting import Probe
+
+
+def slots_up(runtime_socket: str, slots: int) -> Probe:
+    """All slots are UP, and because a check said so."""
+
+    def check() -> tuple[bool, str]:
+        rows = servers(runtime_socket, BACKEND_NAME)
+        seen = {slot: f"{row['status']} {row['check_status']}" for slot, row in rows.items()}
+        good = [state for state in seen.values() if state.startswith("UP ") and "L7OK" in state]
+        return len(good) == slots, ", ".join(f"{slot} {state}" for slot, state in seen.items())
+
+    return Probe(f"all {slots} slots UP", check, "the logs of backends whose slot is not UP")
+
+
+def instant_value(client: httpx.Client, prometheus_url: str, query: str) -> float | None:
+    """Value of an instant query that gives one sample, None where it gives none."""
+    answer = client.get(f"{prometheus_url}/api/v1/query", params={"query": query})
+    answer.raise_for_status()
+    result = answer.json()["data"]["result"]
+    return float(result[0]["value"][1]) if result else None
+
+
+def targets_scraped(client: httpx.Client, prometheus_url: str, slots: int) -> Probe:
+    """Prometheus has scraped HAProxy and every backend, and sees all slots UP."""
+    up = "count(up == 1)"
+    slots_seen = f'sum(haproxy_server_status{{proxy="{BACKEND_NAME}",state="UP"}})'
+
+    def check() -> tuple[bool, str]:
+        targets = instant_value(client, prometheus_url, up) or 0
+        seen = instant_value(client, prometheus_url, slots_seen) or 0
+        words = f"{targets:.0f} targets scraped, {seen:.0f} slots UP"
+        return targets == slots + 1 and seen == slots, words
+
+    what = f"{slots + 1} targets scraped by Prometheus and {slots} slots UP in its eyes"
+    return Probe(what, check, "a longer testbed.start_timeout_s; Prometheus takes 5 s at least")
