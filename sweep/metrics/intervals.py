@@ -17,6 +17,10 @@ LEVEL = 0.95
 RESAMPLES = 9999
 BOOTSTRAP_SEED = 42
 
+ONE_RUN = "1 run"
+ALL_EQUAL = "all runs equal"
+"""Notes of degenerate bootstrap intervals."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -142,7 +146,7 @@ def bootstrap_ratio(
         return Interval(None, None, "bootstrap over runs", len(pairs), "undefined")
     if len(pairs) == 1 or (pairs == pairs[0]).all():
         value = float(pairs[0, 0] / pairs[0, 1])
-        note = "1 run" if len(pairs) == 1 else "all runs equal"
+        note = ONE_RUN if len(pairs) == 1 else ALL_EQUAL
         return Interval(value, value, "bootstrap over runs", len(pairs), note)
     from scipy.stats import bootstrap as scipy_bootstrap
 
@@ -172,10 +176,10 @@ def _degenerate(array: npt.NDArray[np.float64]) -> Interval | None:
     if not array.size:
         return Interval(None, None, "bootstrap over runs", 0, "no runs")
     if array.size == 1:
-        return Interval(array[0].item(), array[0].item(), "bootstrap over runs", 1, "1 run")
+        return Interval(array[0].item(), array[0].item(), "bootstrap over runs", 1, ONE_RUN)
     if array[0] == array[-1]:
         value = array[0].item()
-        return Interval(value, value, "bootstrap over runs", array.size, "all runs equal")
+        return Interval(value, value, "bootstrap over runs", array.size, ALL_EQUAL)
     return None
 
 

@@ -1,0 +1,126 @@
+"""What the command line asks for, in order."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import polars as pl
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from sweep.report.cells import PAPER_LEGEND, Table, methods
+from sweep.report.errors import ReportError
+from sweep.report.load import LeftOut, Loaded, load
+from sweep.report.memo import FILE as MEMO_FILE
+from sweep.report.memo import Intervals
+from sweep.report.tables.context import Context
+from sweep.report.tables.registry import ALL, MODEL_TABLES, PAPER_TABLES, RUN_TABLES
+from sweep.report.terminal import console, print_table
+from sweep.store.paths import RunStore
+
+MANY_RUNS = 24
+"""Above this, the terminal shows policies and leaves single runs to --runs, CSV and HTML."""
+
+
+def report(args: argparse.Namespace) -> int:
+    """Make the report that `args` asks for. Raises `ReportError`."""
+    wanted = _wanted(args.tables)
+    store = RunStore(args.dir)
+    with _progress("reading runs") as advance:
+        loaded = load(store, from_raw=args.from_raw, on_progress=advance)
+    intervals = Intervals(store.root / MEMO_FILE)
+    context = Context(loaded, intervals)
+    names = wanted or _default_tables(loaded, args.runs)
+    out = console()
+    print_header(out, loaded)
+    tables = []
+    for name in names:
+        tables.append(ALL[name](context))
+        print_table(out, tables[-1])
+    print_footer(out, loaded, tables, hint=not wanted and "runs-client" not in names)
+    intervals.save()
+    return 0
+
+
+def _wanted(text: str | None) -> list[str]:
+    if text is None:
+        return []
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in ALL]
+    if unknown or not names:
+        raise ReportError(
+            f"no table {', '.join(unknown) or 'was named'}; there are {', '.join(ALL)}"
+        )
+    return names
+
+
+def _default_tables(loaded: Loaded, all_runs: bool) -> list[str]:
+    runs = list(RUN_TABLES) if all_runs or loaded.runs.height <= MANY_RUNS else []
+    deciding = loaded.runs.filter(pl.col("policy") != "static")
+    # With one run each, tables by policy would only repeat the tables by run.
+    repeated = runs and deciding.height == deciding.select("model", "mode").n_unique()
+    return [*runs, *([] if repeated else MODEL_TABLES), *PAPER_TABLES]
+
+
+@contextmanager
+def _progress(what: str) -> Iterator:  # type: ignore[type-arg]
+    """A progress bar on stderr that appears only on a terminal."""
+    with Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[run_id]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as progress:
+        task = progress.add_task(what, total=None, run_id="")
+        yield lambda done, total, run_id: progress.update(
+            task, completed=done, total=total, run_id=run_id
+        )
+
+
+def print_header(out: Console, loaded: Loaded) -> None:
+    """What store this is and how much of it is reported."""
+    runs = loaded.runs
+    out.print(Text(f"Run store {loaded.store.root}", style="bold"))
+    parts = [f"{runs.height} of {loaded.complete} complete runs reported"]
+    if runs.height:
+        parts.append(f"{runs['requests'].sum():,} client requests")
+        parts.append("N = " + ", ".join(map(str, sorted(runs["scale"].unique()))))
+        durations = sorted(runs["duration_s"].unique())
+        parts.append(", ".join(f"{d:g}" for d in durations) + " s each")
+        parts.append("testbed " + ", ".join(sorted(runs["testbed"].unique())))
+    out.print(Text("; ".join(parts)))
+
+
+def print_footer(out: Console, loaded: Loaded, tables: Sequence[Table], hint: bool = False) -> None:
+    """Intervals by name, what was left out, and where to look next."""
+    out.print()
+    if names := methods(tables):
+        out.print(Text(f"95% intervals in square brackets: {', '.join(names)}.", style="dim"))
+    if any(c.paper is not None for t in tables for r in t.rows for c in r.cells):
+        out.print(Text(f"{PAPER_LEGEND}.", style="dim"))
+    if hint:
+        out.print(Text("Single runs: --runs, --csv DIR or --html FILE.", style="dim"))
+    print_left_out(out, loaded.left_out)
+
+
+def print_left_out(out: Console, left_out: Sequence[LeftOut], most: int = 20) -> None:
+    """Count and list what the tables do not contain."""
+    if not left_out:
+        out.print(Text("Nothing was left out.", style="dim"))
+        return
+    counts = Counter(item.kind for item in left_out)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    out.print(Text(f"Left out, in whole or in part: {kinds}", style="yellow"))
+    for item in left_out[:most]:
+        line = Text(f"  {item.kind:11} ", style="yellow")
+        line.append(item.run_id, style="bold").append(f"  {item.reason}", style="default")
+        out.print(line)
+    if len(left_out) > most:
+        out.print(Text(f"  … and {len(left_out) - most} more (all of them in --html and --csv)"))

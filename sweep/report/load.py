@@ -1,0 +1,231 @@
+"""A run store as one frame of runs, from the aggregates cached beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from sweep.metrics.aggregate import compute
+from sweep.metrics.cache import RunAggregates, read_cache, read_latency_counts, write_cache
+from sweep.metrics.client import match_baselines
+from sweep.metrics.latency import ValueCounts
+from sweep.report.errors import NotAStore
+from sweep.store.paths import RunPaths, RunStore
+
+SCHEMA_VERSION = 1
+
+THRESHOLD_B = 3.0
+"""Active parameters (billions) at which the paper splits models into two arms (§5.4)."""
+
+_POINT = {
+    "run_id": pl.String,
+    "model": pl.String,
+    "title": pl.String,
+    "policy": pl.String,
+    "family": pl.String,
+    "architecture": pl.String,
+    "active_params_b": pl.Float64,
+    "total_params_b": pl.Float64,
+    "mode": pl.String,
+    "algorithm": pl.String,
+    "scale": pl.Int32,
+    "seed": pl.Int64,
+    "error_mode": pl.String,
+    "duration_s": pl.Float64,
+    "interval_s": pl.Float64,
+    "testbed": pl.String,
+}
+_INTS = (
+    *("requests", "http_5xx", "transport_errors", "latency_n", "faulty_expected"),
+    *("tp", "fp", "fn", "flips", "oscillating_servers", "steps", "failed_steps"),
+    *("prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "turns", "actions"),
+    *("fired_drain_cap", "fired_action_cap", "fired_weight_clamp", "fired_weight_range"),
+    *("fired_rejected", "fired_any"),
+)
+_FLOATS = (
+    *("rate_5xx", "rate_low", "rate_high"),
+    *(f"{m}{e}_ms" for m in ("mean", "p50", "p95", "p99") for e in ("", "_low", "_high")),
+    *("precision", "recall", "f1", "time_to_action_s", "time_to_resolution_s"),
+    *("faulty_flip_rate", "healthy_flip_rate", "cadence_s", "decide_p50_s", "completion_per_step"),
+)
+_BOOLS = ("faulty_matches", "exact", "end_state_correct", "over_budget")
+_LISTS = ("faulty_slots", "drained_slots", "final_drained_slots")
+
+RUNS_SCHEMA = pl.Schema(
+    {
+        **_POINT,
+        **dict.fromkeys(_INTS, pl.Int64),
+        **dict.fromkeys(_FLOATS, pl.Float64),
+        **dict.fromkeys(_BOOLS, pl.Boolean),
+        **dict.fromkeys(_LISTS, pl.List(pl.String)),
+    }
+)
+"""One row a run: its grid point and its metrics (docs/metrics.md). `load` adds the columns of
+`match_baselines`."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A run, or a part of one, that the tables do not contain."""
+
+    run_id: str
+    kind: str
+    """failed, invalid, unreadable, old version, incomplete or unmatched."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Everything that the report is made from."""
+
+    store: RunStore
+    runs: pl.DataFrame
+    """Usable runs (`RUNS_SCHEMA` and the columns of `match_baselines`), ordered by id."""
+    aggregates: Mapping[str, RunAggregates] = field(repr=False)
+    summaries: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    left_out: tuple[LeftOut, ...]
+    complete: int
+    """Complete runs in the store, usable or not."""
+    from_raw: Mapping[str, ValueCounts] = field(repr=False, default_factory=dict)
+    """Latency counts of runs whose folder could not take a cache."""
+
+    def latency_counts(self, run_id: str) -> ValueCounts | None:
+        """Exact latency counts of one run; None where it has no readable requests."""
+        if run_id in self.from_raw:
+            return self.from_raw[run_id]
+        try:
+            return read_latency_counts(self.store.run(run_id))
+        except (OSError, pl.exceptions.PolarsError):
+            return None
+
+
+def load(
+    store: RunStore,
+    from_raw: bool = False,
+    on_progress: Callable[[int, int, str], None] = lambda done, total, run_id: None,
+) -> Loaded:
+    """Read all complete runs of `store`; what is missing or stale is computed and cached.
+
+    `from_raw` computes everything anew. `on_progress(done, total, run id)` is called after every
+    run. Raises `NotAStore` where there is nothing to report.
+    """
+    run_ids = _complete_ids(store)
+    rows: list[dict[str, Any]] = []
+    aggregates: dict[str, RunAggregates] = {}
+    summaries: dict[str, Mapping[str, Any]] = {}
+    counts: dict[str, ValueCounts] = {}
+    left_out = _failures(store, set(run_ids))
+    for done, run_id in enumerate(run_ids, 1):
+        paths = store.run(run_id)
+        try:
+            summary = store.read_summary(run_id)
+            row = _point(run_id, summary)
+        except _Unreadable as error:
+            left_out.append(LeftOut(run_id, error.kind, str(error)))
+            continue
+        except (OSError, ValueError) as error:
+            left_out.append(LeftOut(run_id, "unreadable", f"summary.json: {_short(error)}"))
+            continue
+        if not summary.get("valid", True):
+            reasons = "; ".join(summary.get("invalid_reasons") or ["no reason given"])
+            left_out.append(LeftOut(run_id, "invalid", reasons))
+            continue
+        found = None if from_raw else read_cache(paths)
+        if found is None:
+            found, fresh = compute(paths, summary)
+            if not _cached(paths, found, fresh) and fresh is not None:
+                counts[run_id] = fresh
+        left_out += [LeftOut(run_id, "incomplete", problem) for problem in found.problems]
+        rows.append(row | {k: found.metrics.get(k) for k in RUNS_SCHEMA if k not in _POINT})
+        aggregates[run_id], summaries[run_id] = found, summary
+        on_progress(done, len(run_ids), run_id)
+    runs = match_baselines(pl.DataFrame(rows, schema=RUNS_SCHEMA).sort("run_id"))
+    left_out += _unmatched(runs)
+    return Loaded(store, runs, aggregates, summaries, tuple(left_out), len(run_ids), counts)
+
+
+def _complete_ids(store: RunStore) -> list[str]:
+    if not store.root.exists():
+        raise NotAStore(f"{store.root} does not exist; looked for a run store (a folder `runs/`)")
+    if not store.is_store():
+        raise NotAStore(f"{store.root} is no run store: there is no folder {store.runs}")
+    run_ids = store.complete_ids()
+    if not run_ids:
+        raise NotAStore(f"no complete run in {store.runs}: looked for {store.runs}/*/summary.json")
+    return run_ids
+
+
+class _Unreadable(Exception):
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def _point(run_id: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(summary, dict):
+        raise _Unreadable("unreadable", "summary.json: not an object")
+    version = summary.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise _Unreadable(
+            "old version", f"run store version {version}, this report reads {SCHEMA_VERSION}"
+        )
+    try:
+        point, model = summary["point"], summary["model"]
+        return {
+            "run_id": run_id,
+            **{k: str(point[k]) for k in ("model", "mode", "algorithm")},
+            **{k: int(point[k]) for k in ("scale", "seed")},
+            "title": model.get("title") or point["model"],
+            **{k: model.get(k) for k in ("policy", "family", "architecture")},
+            **{k: model.get(k) for k in ("active_params_b", "total_params_b")},
+            **{k: str(summary[k]) for k in ("error_mode", "testbed")},
+            **{k: float(summary[k]) for k in ("duration_s", "interval_s")},
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _Unreadable("unreadable", f"summary.json: {type(error).__name__} {error}") from error
+
+
+def _cached(paths: RunPaths, found: RunAggregates, counts: ValueCounts | None) -> bool:
+    """Cache what was computed, where the folder can be written."""
+    with suppress(OSError):
+        write_cache(paths, found, counts)
+        return True
+    return False
+
+
+def _failures(store: RunStore, complete: set[str]) -> list[LeftOut]:
+    """The last failure of every run that never got complete."""
+    last: dict[str, str] = {}
+    with suppress(OSError):
+        for record in store.read_failures():
+            run_id = str(record.get("run_id", "?"))
+            reason = record.get("error") or record.get("reason") or record.get("message") or "?"
+            last[run_id] = str(reason).splitlines()[0]
+    return [LeftOut(r, "failed", why) for r, why in sorted(last.items()) if r not in complete]
+
+
+def _unmatched(runs: pl.DataFrame) -> list[LeftOut]:
+    lacking = runs.filter(
+        (pl.col("policy") != "static")
+        & (pl.col("error_mode") == "error_on")
+        & pl.col("baseline_run_id").is_null()
+    )
+    return [
+        LeftOut(
+            run["run_id"],
+            "unmatched",
+            "no static error-on run of "
+            f"N={run['scale']}, {run['algorithm']}, seed {run['seed']}, "
+            f"{run['duration_s']:g} s, testbed {run['testbed']}: no reduction",
+        )
+        for run in lacking.iter_rows(named=True)
+    ]
+
+
+def _short(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

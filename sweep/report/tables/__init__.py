@@ -1,0 +1,1 @@
+"""One module for each group of tables; `registry` knows them all."""

@@ -1,0 +1,317 @@
+"""Tables of our own: every run, and every policy, at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from sweep.metrics.intervals import Interval
+from sweep.report.cells import Cell, Column, Row, Table, scaled
+from sweep.report.tables.context import Context, by_size, policy_label
+
+CLIENT = (
+    Column("requests", "Requests", digits=0),
+    Column("rate_5xx", "5xx rate", "%", 3),
+    Column("reduction_pct", "Reduction", "%", 1),
+    Column("avoided", "Avoided", "requests", 0),
+)
+DECISIONS = (
+    Column("precision", "P", digits=3),
+    Column("recall", "R", digits=3),
+    Column("f1", "F1", digits=3),
+    Column("exact", "Exact"),
+    Column("time_to_action_s", "To action", "s", 1),
+    Column("time_to_resolution_s", "To resol.", "s", 1),
+    Column("flips", "Flips", digits=0),
+    Column("end_state_correct", "End ok"),
+)
+LATENCY = (
+    Column("mean_ms", "Mean", "ms", 2),
+    Column("p50_ms", "p50", "ms", 2),
+    Column("p95_ms", "p95", "ms", 2),
+    Column("p99_ms", "p99", "ms", 2),
+)
+COST = (
+    Column("steps", "Steps", digits=0),
+    Column("failed_steps", "Failed", "steps", 0),
+    Column("cadence_s", "Cadence", "s", 1),
+    Column("decide_p50_s", "Decide p50", "s", 2),
+    Column("prompt_tokens", "Prompt", "tokens", 0),
+    Column("completion_tokens", "Completion", "tokens", 0),
+    Column("completion_per_step", "per step", "tokens", 0),
+    Column("fired_any", "Rails hit", "steps", 0),
+)
+
+RUN_LABELS = ("Policy", "LB", "N")
+
+
+def runs_client(context: Context) -> Table:
+    """Client outcome of every run."""
+
+    def cells(run: Mapping[str, Any]) -> tuple[Cell, ...]:
+        rate, interval = run["rate_5xx"], None
+        if rate is not None:
+            interval = scaled(
+                Interval(run["rate_low"], run["rate_high"], "Wilson", run["requests"]), 100
+            )
+        return (
+            Cell(run["requests"], n=1),
+            Cell(None if rate is None else 100 * rate, run["requests"], interval),
+            _reduction(context, run),
+            Cell(run["avoided"], n=1),
+        )
+
+    return _runs_table(
+        context,
+        "runs-client",
+        "Runs: what the clients saw",
+        "Client 5xx rate over the full run with its Wilson interval; reduction against the matched "
+        "static error-on run with its Newcombe interval as a share of the baseline's rate.",
+        CLIENT,
+        cells,
+    )
+
+
+def _reduction(context: Context, run: Mapping[str, Any]) -> Cell:
+    if run["policy"] == "static" or run["error_mode"] != "error_on":
+        return Cell(None, note="reference")
+    if run["baseline_run_id"] is None:
+        return Cell(None, note="unmatched")
+    if run["reduction_pct"] is None:
+        return Cell(None, note="undefined")
+    interval = context.difference(run)
+    base = run["baseline_5xx"] / run["baseline_requests"]
+    return Cell(run["reduction_pct"], run["requests"], interval and scaled(interval, 100 / base))
+
+
+def runs_decisions(context: Context) -> Table:
+    """Decisions of every run that could make any."""
+
+    def cells(run: Mapping[str, Any]) -> tuple[Cell, ...]:
+        return tuple(Cell(run[c.key], n=1) for c in DECISIONS)
+
+    return _runs_table(
+        context,
+        "runs-decisions",
+        "Runs: what the policies decided",
+        "Servers ever drained (or weighted to zero) against the faulty slots; seconds from run "
+        "start; flips are changes between drained and active after the first.",
+        DECISIONS,
+        cells,
+        context.deciding,
+    )
+
+
+def runs_latency(context: Context) -> Table:
+    """Client latency of every run."""
+
+    def cells(run: Mapping[str, Any]) -> tuple[Cell, ...]:
+        out = []
+        for column in LATENCY:
+            name = column.key.removesuffix("_ms")
+            method = "Student t" if name == "mean" else "order statistics"
+            low, high = run[f"{name}_low_ms"], run[f"{name}_high_ms"]
+            interval = Interval(low, high, method, run["latency_n"] or 0)
+            out.append(Cell(run[column.key], run["latency_n"], interval))
+        return tuple(out)
+
+    return _runs_table(
+        context,
+        "runs-latency",
+        "Runs: client latency",
+        "All answered requests of the run; intervals are over its requests.",
+        LATENCY,
+        cells,
+    )
+
+
+def runs_cost(context: Context) -> Table:
+    """Steps, cadence, tokens and guardrail firings of every run."""
+
+    def cells(run: Mapping[str, Any]) -> tuple[Cell, ...]:
+        free = run["policy"] != "llm"
+        return tuple(
+            Cell(None if free and "token" in c.unit else run[c.key], n=run["steps"]) for c in COST
+        )
+
+    return _runs_table(
+        context,
+        "runs-cost",
+        "Runs: steps, tokens, guardrails",
+        "Cadence is the median time between the starts of steps; rails hit counts steps whose raw "
+        "plan broke a guardrail.",
+        COST,
+        cells,
+    )
+
+
+def _runs_table(
+    context: Context,
+    key: str,
+    title: str,
+    caption: str,
+    columns: tuple[Column, ...],
+    cells: Any,
+    runs: pl.DataFrame | None = None,
+) -> Table:
+    chosen = context.runs if runs is None else runs
+    ordered = pl.concat(
+        [by_size(chosen.filter(pl.col("policy") == p)) for p in ("llm", "rule", "static")]
+    )
+    extra = [c for c in ("seed", "duration_s") if chosen[c].n_unique() > 1]
+    rows = tuple(
+        Row(
+            (
+                policy_label(run),
+                run["algorithm"],
+                str(run["scale"]),
+                *(f"{run[c]:g}" for c in extra),
+            ),
+            cells(run),
+        )
+        for run in ordered.iter_rows(named=True)
+    )
+    titles = {"seed": "Seed", "duration_s": "s"}
+    return Table(key, title, caption, (*RUN_LABELS, *(titles[c] for c in extra)), columns, rows)
+
+
+MODELS_OUTCOME = (
+    Column("n", "Runs", digits=0),
+    Column("rate_5xx", "5xx rate", "%, median", 2),
+    Column("reduction_pct", "Reduction", "%, median", 1),
+    Column("precision", "P", digits=3),
+    Column("recall", "R", digits=3),
+    Column("f1", "F1", digits=3),
+    Column("exact", "Exact", "share", 3),
+)
+MODELS_BEHAVIOUR = (
+    Column("n", "Runs", digits=0),
+    Column("time_to_action_s", "To action", "s, median", 1),
+    Column("time_to_resolution_s", "To resol.", "s, median", 1),
+    Column("flips", "Flips", "mean", 2),
+    Column("end_state_correct", "End ok", "share", 2),
+    Column("fired_pct", "Rails hit", "% of steps", 2),
+    Column("p95_ms", "p95", "ms, median", 1),
+)
+MODELS_COST = (
+    Column("n", "Runs", digits=0),
+    Column("completion_per_step", "Per step", "tokens", 0),
+    Column("completion_tokens", "Per run", "tok., mean", 0),
+    Column("cadence_s", "Cadence", "s, median", 1),
+    Column("steps", "Steps", "median", 1),
+    Column("over_budget", "Over", "% of runs", 0),
+    Column("cost_eff", "Avoided", "/1k tokens", 0),
+)
+
+
+def models_outcome(context: Context) -> Table:
+    """Outcome and localization of every policy and mode."""
+
+    def cells(runs: pl.DataFrame) -> tuple[Cell, ...]:
+        return (
+            Cell(runs.height, n=runs.height),
+            context.median(runs, "rate_5xx", factor=100),
+            context.median(runs, "reduction_pct"),
+            *context.micro(runs, {}),
+        )
+
+    return _models_table(
+        context,
+        "models-outcome",
+        "Policies: outcome and localization",
+        "Medians over runs and micro scores pooled over runs, with bootstrap intervals over whole "
+        "runs; exact match with a Wilson interval.",
+        MODELS_OUTCOME,
+        cells,
+    )
+
+
+def models_behaviour(context: Context) -> Table:
+    """Speed and steadiness of every policy and mode."""
+
+    def cells(runs: pl.DataFrame) -> tuple[Cell, ...]:
+        return (
+            Cell(runs.height, n=runs.height),
+            context.median(runs, "time_to_action_s"),
+            context.median(runs, "time_to_resolution_s"),
+            context.mean(runs, "flips"),
+            context.share(runs, "end_state_correct"),
+            firing_rate(context, runs),
+            context.median(runs, "p95_ms"),
+        )
+
+    return _models_table(
+        context,
+        "models-behaviour",
+        "Policies: speed, steadiness and the tail they cost",
+        "Times over the runs in which they are defined; p95 of a run is exact, the median is over "
+        "runs. Bootstrap intervals over whole runs, Wilson for shares of runs.",
+        MODELS_BEHAVIOUR,
+        cells,
+    )
+
+
+def models_cost(context: Context) -> Table:
+    """Tokens, cadence and return on spend of every LLM and mode."""
+
+    def cells(runs: pl.DataFrame) -> tuple[Cell, ...]:
+        return (
+            Cell(runs.height, n=runs.height),
+            tokens_per_step(context, runs),
+            context.mean(runs, "completion_tokens"),
+            context.median(runs, "cadence_s"),
+            context.median(runs, "steps"),
+            context.share(runs, "over_budget", factor=100),
+            context.median(runs, "cost_eff"),
+        )
+
+    return _models_table(
+        context,
+        "models-cost",
+        "Policies: what decisions cost",
+        "Completion tokens of the median step and of the mean run; cadence is the median time "
+        "between steps; failed requests avoided per 1,000 completion tokens, median over runs.",
+        MODELS_COST,
+        cells,
+        context.llm,
+    )
+
+
+def firing_rate(context: Context, runs: pl.DataFrame, paper: float | None = None) -> Cell:
+    """Percent of steps on which any rail fired, bootstrapped over runs."""
+    usable = runs.filter(pl.col("steps") > 0)
+    if not usable.height:
+        return Cell(None, n=0, paper=paper, note="no steps")
+    fired, steps = usable["fired_any"].to_list(), usable["steps"].to_list()
+    interval = scaled(context.iv.bootstrap_ratio(fired, steps), 100)
+    return Cell(100 * sum(fired) / sum(steps), sum(steps), interval, paper)
+
+
+def tokens_per_step(context: Context, runs: pl.DataFrame, paper: float | None = None) -> Cell:
+    """Median completion tokens over all steps of the runs in which a model answered."""
+    used: list[int] = []
+    for run_id in runs["run_id"]:
+        used += context.loaded.aggregates[run_id].completion_tokens
+    if not used:
+        return Cell(None, n=0, paper=paper, note="no steps")
+    value = pl.Series(used).median()
+    return Cell(value, n=len(used), paper=paper)  # type: ignore[arg-type]
+
+
+def _models_table(
+    context: Context,
+    key: str,
+    title: str,
+    caption: str,
+    columns: tuple[Column, ...],
+    cells: Any,
+    runs: pl.DataFrame | None = None,
+) -> Table:
+    chosen = by_size(context.deciding if runs is None else runs)
+    rows = tuple(
+        Row((policy_label(group.row(0, named=True)),), cells(group))
+        for group in chosen.partition_by("model", "mode", maintain_order=True)
+    )
+    return Table(key, title, caption, ("Policy",), columns, rows)

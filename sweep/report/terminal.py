@@ -1,0 +1,84 @@
+"""Tables in the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from sweep.report.cells import (
+    Cell,
+    Column,
+    Table,
+    against_paper,
+    bracket,
+    number,
+)
+
+PIPE_WIDTH = 100
+"""Width of the output when it goes to a file or a pipe and COLUMNS is not set."""
+
+
+def console() -> Console:
+    """A console for tables: as wide as the terminal, or `PIPE_WIDTH`."""
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(width=PIPE_WIDTH if piped else None, highlight=False)
+
+
+def print_table(out: Console, table: Table) -> None:
+    """Print a table, its caption and its notes."""
+    out.print()
+    out.print(Text(table.heading, style="bold"))
+    out.print(Text(table.caption, style="dim"))
+    if table.rows:
+        out.print(_rich(table))
+    else:
+        out.print(Text("  no runs of this kind in the store", style="yellow"))
+    for note in table.notes:
+        out.print(Text(f"  {note}", style="dim"))
+
+
+def _rich(table: Table) -> RichTable:
+    grid = RichTable(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True
+    )
+    for index, title in enumerate(table.label_titles):
+        grid.add_column(title, overflow="fold", no_wrap=index > 0)
+    for column in table.columns:
+        heading = f"{column.title}\n{column.unit}" if column.unit else column.title
+        grid.add_column(heading, justify="left" if column.left else "right", no_wrap=True)
+    previous: tuple[str, ...] = ()
+    for index, row in enumerate(table.rows):
+        labels = _without_repetition(row.labels, () if row.section else previous)
+        cells = [_cell(c, col) for c, col in zip(row.cells, table.columns, strict=True)]
+        following = table.rows[index + 1 : index + 2]
+        grid.add_row(*labels, *cells, end_section=bool(following and following[0].section))
+        previous = row.labels
+    return grid
+
+
+def _without_repetition(labels: tuple[str, ...], previous: tuple[str, ...]) -> list[str]:
+    """Leading labels that are those of the row above stay empty."""
+    shown = list(labels)
+    for i in range(len(labels) - 1):
+        if labels[: i + 1] != previous[: i + 1]:
+            break
+        shown[i] = ""
+    return shown
+
+
+def _cell(cell: Cell, column: Column) -> Text:
+    if cell.value is None and cell.note and cell.paper is None:
+        return Text(cell.note, style="dim")
+    text = Text(number(cell.value, column), no_wrap=True)
+    if below := bracket(cell.interval, column):
+        text.append(f"\n{below}", style="dim")
+    if beside := against_paper(cell, column):
+        text.append(f"\n{beside}", style="cyan")
+    if cell.value is None and cell.note:
+        text.append(f"\n{cell.note}", style="dim")
+    return text
