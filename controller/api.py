@@ -11,7 +11,9 @@ from typing import Any, Literal, Protocol
 
 ActionKind = Literal["set_weight", "drain", "enable", "no_op"]
 AdminState = Literal["ready", "drain", "maint"]
-Rail = Literal["drain_cap", "action_cap", "weight_clamp", "weight_range", "unknown_server", "invalid"]
+Rail = Literal[
+    "drain_cap", "action_cap", "weight_clamp", "weight_range", "unknown_server", "invalid"
+]
 Trend = Literal["RISING", "FALLING"]
 
 
@@ -24,6 +26,31 @@ class Action:
     server: str = ""
     weight: int | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class ServerStat:
+    """One server (slot) as HAProxy says now; counters are since HAProxy's start."""
+
+    backend: str
+    slot: str
+    address: str
+    """`address:port`; `-` where a server-template slot has no address."""
+    status: str
+    """HAProxy's own words: `UP`, `UP 1/2`, `DRAIN`, `MAINT (resolution)`, `DOWN`, `no check`."""
+    admin_state: AdminState
+    weight: int
+    """Configured (user) weight, 0 to 256; kept through drain and maintenance."""
+    sessions: int
+    requests_total: int
+    http_5xx_total: int
+
+    @property
+    def up(self) -> bool:
+        """Whether load balancing may send new requests: `UP…`, or unchecked and not drained."""
+        if self.admin_state != "ready":
+            return False
+        return self.status.startswith("UP") or self.status == "no check"
 
 
 @dataclass(frozen=True)
@@ -45,6 +72,7 @@ class ServerView:
     server: str
     up: bool
     weight: int
+    """Configured (user) weight, 0 to 256; kept through drain and maintenance."""
     sessions: int | None
     errors_per_s: float | None
     """5xx per second over the rate window; None when there were no samples: never invented."""
@@ -139,7 +167,9 @@ class Decision:
 
     actions: tuple[Action, ...]
     rationale: str = ""
+    """What the policy says of its plan, markup stripped."""
     reasoning: str = ""
+    """The reasoning trace of every turn, whatever way the model gave it (paper, §4.4)."""
     validation_errors: tuple[str, ...] = ()
     usage: Usage = Usage()
     error: str | None = None
@@ -177,3 +207,40 @@ class Clock(Protocol):
 
     def sleep_s(self, seconds: float) -> None:
         """Sleep; returns early when the loop is asked to stop."""
+
+
+class Telemetry(Protocol):
+    """Where snapshots come from."""
+
+    def observe(self) -> Snapshot:
+        """One snapshot. Raises `controller.errors.ControllerError`: the run is not valid."""
+
+    def close(self) -> None:
+        """Free connections; idempotent."""
+
+
+class Actuator(Protocol):
+    """What carries out guarded actions, and reads back what is true."""
+
+    def execute(self, actions: Sequence[Action]) -> Sequence[ActionResult]:
+        """Carry out `actions` in order; `no_op` yields no result.
+
+        A refusal is a result with `ok=False`. Raises `controller.errors.ControllerError` when the
+        load balancer can't be reached.
+        """
+
+    def read(self) -> Sequence[ServerStat]:
+        """Every server as it is now: the post-action state."""
+
+
+class Recorder(Protocol):
+    """Where records go, one call per step."""
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        """One step record, as docs/run-store.md describes it."""
+
+    def conversation(self, record: Mapping[str, Any]) -> None:
+        """The conversation of one step of a model."""
+
+    def close(self) -> None:
+        """Flush and close; idempotent."""
