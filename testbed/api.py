@@ -96,6 +96,10 @@ class TestbedSpec:
     start_timeout_s: float = 60.0
     programs: Mapping[str, str] = field(default_factory=dict)
     """Configured paths by program name; what is absent is looked up (see `testbed.programs`)."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Knobs of the driver alone, such as `testbed.docker.settings.DockerSettings`' fields."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """`sweep` and `attempt` that this is for, where there are any; drivers label things with it."""
 
     __test__ = False
 

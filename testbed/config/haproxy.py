@@ -9,12 +9,23 @@ from testbed.api import BACKEND_NAME, Algorithm
 
 
 @dataclass(frozen=True)
+class ServerTemplate:
+    """Slots `<prefix>1` … that HAProxy fills from the DNS answers for `address` (`host:port`)."""
+
+    prefix: str
+    slots: int
+    address: str
+    resolver: str
+    """Address of the name server, `host:port`."""
+
+
+@dataclass(frozen=True)
 class HAProxyConfig:
     """What varies between testbeds. Binds are as HAProxy wants them: `fd@5`, `*:8080`."""
 
     algorithm: Algorithm
-    servers: Mapping[str, str]
-    """Slot name to address, in slot order."""
+    servers: Mapping[str, str] | ServerTemplate
+    """Slot name to address, in slot order; or how HAProxy finds them itself."""
     weight: int
     runtime_socket: str
     frontend_bind: str
@@ -26,10 +37,15 @@ class HAProxyConfig:
 
         No cookies and no stick tables: either would keep requests coming to a drained server.
         """
-        servers = "\n".join(
-            f"    server {slot} {address} weight {self.weight}"
-            for slot, address in self.servers.items()
-        )
+        if isinstance(self.servers, ServerTemplate):
+            servers = _template(self.servers, self.weight)
+            resolvers = _RESOLVERS.format(address=self.servers.resolver)
+        else:
+            servers = "\n".join(
+                f"    server {slot} {address} weight {self.weight}"
+                for slot, address in self.servers.items()
+            )
+            resolvers = ""
         return f"""\
 global
     # Level admin: weights, drains and enables of a run go through this socket.
@@ -62,9 +78,33 @@ backend {BACKEND_NAME}
     option httpchk GET /healthz
     default-server check inter 1s fastinter 200ms downinter 200ms rise 1 fall 3
 {servers}
-
+{resolvers}
 frontend exporter
     bind {self.exporter_bind}
     http-request use-service prometheus-exporter if {{ path /metrics }}
     http-request return status 404
 """
+
+
+# An answer is valid for 1 s, and a name that is not there yet is asked for again after as long: a
+# fleet that is starting fills its slots at once, and a container that is gone leaves its slot soon.
+_RESOLVERS = """
+resolvers dns
+    nameserver docker {address}
+    accepted_payload_size 8192
+    resolve_retries 3
+    timeout resolve 1s
+    timeout retry 1s
+    hold valid 1s
+    hold nx 1s
+    hold refused 1s
+    hold other 1s
+    hold timeout 1s
+"""
+
+
+def _template(slots: ServerTemplate, weight: int) -> str:
+    return (
+        f"    server-template {slots.prefix} {slots.slots} {slots.address} weight {weight}"
+        " resolvers dns resolve-prefer ipv4 init-addr none"
+    )
