@@ -175,7 +175,9 @@ class Testbed(Protocol):
     __test__ = False
 
     def start(self) -> Addresses:
-        """Start everything but the load; return when all N slots are UP and all targets scraped.
+        """Start everything but the load; return when all N slots are UP in Prometheus' eyes too.
+
+        By then it has scraped HAProxy, knows every target, and none of them fails.
 
         Raises `StartTimeout` (what was awaited, seen last, what to try), `ProgramMissing`,
         `ComponentDied` (name, exit code, last log lines). On any error everything that was

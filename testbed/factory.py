@@ -5,6 +5,7 @@ from __future__ import annotations
 from testbed import programs
 from testbed.api import Testbed, TestbedSpec
 from testbed.errors import TestbedUnavailable
+from testbed.load.result import planned_s
 
 
 def create(kind: str, spec: TestbedSpec) -> Testbed:
@@ -27,6 +28,11 @@ def check(kind: str, spec: TestbedSpec) -> list[str]:
         problems.append(f"a load of {spec.load.vus} virtual users: there must be 1 at least")
     if spec.load.profile == "steady" and spec.load.duration_s < 1:
         problems.append(f"a load of {spec.load.duration_s} s: k6 wants 1 s at least")
+    if spec.load.profile == "ramp" and abs(planned_s(spec.load) - spec.load.duration_s) > 1:
+        problems.append(
+            f"the stages of the load last {planned_s(spec.load):g} s,"
+            f" but the run {spec.load.duration_s:g} s: they must be equal"
+        )
     if not 0 <= spec.load.sleep_min_ms <= spec.load.sleep_max_ms:
         problems.append("the load's sleep must have 0 <= sleep_min_ms <= sleep_max_ms")
     if kind == "local":

@@ -27,7 +27,7 @@ from testbed.load.session import LoadSession
 from testbed.load.sources import FileSource, RedisSource, TelemetrySource
 from testbed.local.layout import Layout
 from testbed.processes import Child, Command, sample, spawn, stop_groups, tail
-from testbed.readiness import slots_up, targets_scraped
+from testbed.readiness import fleet_seen, slots_up
 from testbed.waiting import All, Probe, wait_for
 from testbed.workdir import Process, WorkDir
 
@@ -57,7 +57,7 @@ class LocalTestbed:
     # --- start ---------------------------------------------------------------------------------
 
     def start(self) -> Addresses:
-        """Start everything but the load; return when all N slots are UP and all targets scraped.
+        """Start everything but the load; return when all N slots are UP in Prometheus' eyes.
 
         k6 is started too, but waits in its setup() for the word to go.
         """
@@ -191,9 +191,8 @@ class LocalTestbed:
         ]
         if "k6" in self._children:
             conditions.append(Probe("k6 to wait in its setup()", k6_waits, "its log"))
-        for condition in (All(conditions),):
-            self._wait(condition, deadline)
-        self._wait(targets_scraped(self._http, found[0], slots), deadline)
+        self._wait(All(conditions), deadline)
+        self._wait(fleet_seen(self._http, found[0], slots), deadline)
         return found[0]
 
     def _wait(self, condition: All | Probe, deadline: float) -> None:
