@@ -78,7 +78,7 @@ def compose_grid(
         rest, axes = _split_axes(parser, overrides)
         key = tuple(rest)
         if key not in composed:
-            composed[key] = compose(list(rest))
+            composed[key] = _without_hydra(compose(list(rest)))
         if on_progress is not None:
             on_progress(done + 1, len(job_overrides))
         config = composed[key].copy()
@@ -134,6 +134,11 @@ def _split_axes(
     return rest, axes
 
 
+def _without_hydra(config: DictConfig) -> DictConfig:
+    """The part of a composed config that is about runs."""
+    return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+
+
 def _expand_modes(
     config: DictConfig, modes_seen: set[str], modes_asked: set[str]
 ) -> list[tuple[str | None, dict[str, Any]]]:
@@ -153,7 +158,6 @@ def _expand_modes(
         copy = config.copy()
         OmegaConf.update(copy, "mode", mode)
         resolved = OmegaConf.to_container(copy, resolve=True, throw_on_missing=True)
-        resolved.pop("hydra", None)
         expanded.append((mode, resolved))
     return expanded
 

@@ -59,9 +59,10 @@ class TestbedWorker:
 class ModelServer:
     """Holds one model server, warm, until it is told to stop."""
 
-    def __init__(self, plan: ServingPlan, system_prompt: str) -> None:
+    def __init__(self, plan: ServingPlan, system_prompt: str, tools: list[dict]) -> None:
         self._plan = plan
         self._system_prompt = system_prompt
+        self._tools = tools
         self._endpoint: Any = None
 
     def start(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class ModelServer:
         """
         from sweep.run.endpoint import bring_up
 
-        self._endpoint, info = bring_up(self._plan, self._system_prompt)
+        self._endpoint, info = bring_up(self._plan, self._system_prompt, self._tools)
         return {**asdict(info), "api_key": info.api_key}
 
     @ray.method(concurrency_group="io")

@@ -18,7 +18,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from serving.errors import ServingError
+from serving.errors import EndpointUnreachable, NoRoomOnGpu, ServerDied, StartTimeout
 from sweep.cluster.actors import ModelServer, TestbedWorker
 from sweep.cluster.messages import Lease, Progress, Report, Task
 from sweep.config.specs import duration_and_interval, serving_plan
@@ -26,6 +26,7 @@ from sweep.errors import StorageError
 from sweep.grid import RunPoint
 from sweep.plan import Plan
 from sweep.progress import View
+from sweep.run.policy import system_prompt, tool_schemas
 from sweep.schedule import (
     Event,
     GiveUp,
@@ -47,6 +48,9 @@ from sweep.store.attempts import AttemptBook
 
 INTERRUPT_GRACE_S = 20.0
 """How long interrupted attempts get to stop their testbeds before their workers are killed."""
+
+MAY_PASS = (EndpointUnreachable, NoRoomOnGpu, ServerDied, StartTimeout)
+"""Failures to start a model server that another try may not meet; all others are for good."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ class Runner:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
         self._server = ModelServer.options(
             name=f"model-server-{model}-{self._epoch}", num_gpus=gpus
-        ).remote(serving_plan(point), _prompt(point))
+        ).remote(serving_plan(point), system_prompt(point), tool_schemas())
         self.view.server(model, "loading")
         self._refs[self._server.start.remote()] = lambda r: self._server_started(r, model, point)
 
@@ -235,8 +239,7 @@ class Runner:
             cause = error.cause
             self._drop_server()
             self.view.server(model, "failed")
-            retryable = not (isinstance(cause, ServingError) and cause.permanent)
-            return ServerFailed(model, str(cause), retryable)
+            return ServerFailed(model, str(cause), isinstance(cause, MAY_PASS))
         except RayActorError:
             self._drop_server()
             self.view.server(model, "failed")
@@ -304,10 +307,3 @@ class Runner:
         self._drop_server()
         for worker in self._workers.values():
             ray.kill(worker)
-
-
-def _prompt(point: RunPoint) -> str:
-    """The system prompt that the runs of this point will use, for the warm-up (pitfall 21)."""
-    from sweep.run.policy import system_prompt
-
-    return system_prompt(point)

@@ -23,6 +23,8 @@ RUN_TIME_KNOBS = frozenset(
         "testbed.start_timeout_s",
         "serving.program",
         "serving.host",
+        "serving.port",
+        "serving.verify_modes",
         "serving.load_timeout_s",
         "serving.liveness_timeout_s",
         # names that people read

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from serving.api import ModelSpec, ServerSpec
+from controller.config import ControllerConfig
+from controller.errors import ControllerError
+from serving.api import ModelSpec
+from serving.endpoints import make_endpoint
 from serving.errors import ServingError
 from serving.registry import model_from_config
 from sweep.errors import RequestError
 from sweep.grid import RunPoint
+from sweep.run.policy import check_policy
 from testbed.api import FleetSpec, LoadSpec, ServerProfile, TestbedSpec
 
 
@@ -22,11 +26,8 @@ class ServingPlan:
     """How the model of a run is served."""
 
     model: ModelSpec
-    endpoint: str
-    server: ServerSpec | None
-    """For `endpoint=llama_server`."""
-    url: Mapping[str, Any] | None
-    """For `endpoint=url`: base_url, api_key_env, model, …"""
+    config: Mapping[str, Any]
+    """`conf/serving/*.yaml`, as `serving.endpoints.make_endpoint` takes it."""
 
 
 def check_point(point: RunPoint) -> None:
@@ -35,11 +36,13 @@ def check_point(point: RunPoint) -> None:
         testbed_kind(point)
         testbed_spec(point)
         duration_and_interval(point)
+        controller_config(point)
         if point.needs_server:
             serving_plan(point)
+        check_policy(point)
     except RequestError:
         raise
-    except (KeyError, TypeError, ValueError, ServingError) as error:
+    except (KeyError, TypeError, ValueError, ServingError, ControllerError) as error:
         what = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise RequestError(f"{point.run_id}: bad configuration: {what}") from error
 
@@ -58,6 +61,11 @@ def duration_and_interval(point: RunPoint) -> tuple[float, float]:
             f"duration_s={duration:g} is shorter than one control interval ({interval:g} s)"
         )
     return duration, interval
+
+
+def controller_config(point: RunPoint) -> ControllerConfig:
+    """Cadence, telemetry window and guardrails of a run (paper, §3.1, §4.3)."""
+    return ControllerConfig.from_mapping(point.config["controller"])
 
 
 def fleet_spec(point: RunPoint) -> FleetSpec:
@@ -88,8 +96,13 @@ def load_spec(point: RunPoint) -> LoadSpec:
         sleep_max_ms=float(load["sleep_max_ms"]),
         seed=point.seed,
         telemetry=load["telemetry"],
-        stages=tuple((float(d), float(rate)) for d, rate in load.get("stages") or ()),
-        start_rate_rps=float(load.get("start_rate_rps") or 0.0),
+        # Ramps are given as shares of the duration and rates per backend, so that one file fits
+        # every duration and fleet.
+        stages=tuple(
+            (float(share) * duration, float(rate) * point.scale)
+            for share, rate in load.get("stages") or ()
+        ),
+        start_rate_rps=float(load.get("start_rate_rps_per_backend") or 0.0) * point.scale,
         request_timeout_s=_positive(load["request_timeout_s"], "load.request_timeout_s"),
     )
 
@@ -103,6 +116,10 @@ def testbed_spec(point: RunPoint) -> TestbedSpec:
         fleet=fleet_spec(point),
         load=load_spec(point),
         shuffle_seed=point.seed,
+        initial_weight=int(testbed.get("initial_weight", 100)),
+        scrape_interval_s=_positive(
+            testbed.get("scrape_interval_s", 1.0), "testbed.scrape_interval_s"
+        ),
         start_timeout_s=_positive(testbed["start_timeout_s"], "testbed.start_timeout_s"),
         programs={k: str(v) for k, v in (testbed.get("programs") or {}).items() if v},
     )
@@ -110,15 +127,10 @@ def testbed_spec(point: RunPoint) -> TestbedSpec:
 
 def serving_plan(point: RunPoint) -> ServingPlan:
     """How the model of a run is served; only for runs that need a server."""
-    serving = dict(point.config["serving"])
     model = model_from_config(point.config["model"])
-    endpoint = serving.pop("endpoint")
-    if endpoint == "llama_server":
-        serving["extra_args"] = tuple(serving.get("extra_args") or ())
-        return ServingPlan(model, endpoint, ServerSpec(**serving), None)
-    if endpoint == "url":
-        return ServingPlan(model, endpoint, None, serving)
-    raise RequestError(f"serving.endpoint={endpoint}: choose llama_server or url")
+    serving = point.config["serving"]
+    make_endpoint(model, serving)  # an endpoint that can't be made is refused here
+    return ServingPlan(model, serving)
 
 
 def _positive(value: Any, key: str) -> float:

@@ -1,0 +1,44 @@
+"""Everything that the runs of a plan need, asked for at once, before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import testbed.factory
+from serving.errors import ServingError
+from serving.program import find_llama_server
+from serving.weights import is_present
+from sweep.config.specs import serving_plan, testbed_kind, testbed_spec
+from sweep.errors import RequestError
+from sweep.grid import RunPoint
+
+
+def require_everything(points: Sequence[RunPoint]) -> None:
+    """Raise `RequestError` naming all that is missing, each with the way to get it."""
+    problems = [*_testbed_problems(points), *_serving_problems(points)]
+    if problems:
+        raise RequestError("missing: " + "; ".join(dict.fromkeys(problems)))
+
+
+def _testbed_problems(points: Sequence[RunPoint]) -> list[str]:
+    one_of_each = {testbed_kind(point): point for point in points}
+    return [
+        problem
+        for kind, point in one_of_each.items()
+        for problem in testbed.factory.check(kind, testbed_spec(point))
+    ]
+
+
+def _serving_problems(points: Sequence[RunPoint]) -> list[str]:
+    problems = []
+    for point in {p.model: p for p in points if p.needs_server}.values():
+        plan = serving_plan(point)
+        if plan.config["endpoint"] != "llama_server":
+            continue
+        try:
+            find_llama_server(plan.config.get("program"))
+        except ServingError as error:
+            problems.append(str(error))
+        if not is_present(plan.model.weights):
+            problems.append(f"weights of {point.model} (python -m serving pull {point.model})")
+    return problems
