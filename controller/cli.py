@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
     previous = _on_interrupt(stop, policy)
     try:
         recorder = _recorder(options.out)
-        attached = attach(
+        attached = _attach(
             _target(options),
             policy,
             duration_s,
@@ -128,6 +128,22 @@ def _run(options: argparse.Namespace) -> int:
     ended = "stopped" if result.stopped else "done"
     print(f"{ended}: {result.completed} steps, {result.failed} lost, {result.late} late")
     return 0
+
+
+def _attach(*args: Any, **kwargs: Any) -> Attached:
+    """Attach and observe once: what fails now was asked for wrongly."""
+    try:
+        attached = attach(*args, **kwargs)
+        try:
+            attached.telemetry.observe()
+        except BaseException:
+            attached.close()
+            raise
+    except RequestError:
+        raise
+    except ControllerError as error:
+        raise RequestError(f"{error}; nothing was started") from error
+    return attached
 
 
 def _on_interrupt(stop: threading.Event, policy: Policy) -> dict[int, Any]:
@@ -177,9 +193,9 @@ def _policy(options: argparse.Namespace, config: ControllerConfig) -> Policy:
         return ThresholdPolicy()
     if not options.base_url or not options.model:
         raise RequestError("--policy llm needs --base-url and --model")
-    prompt = _yaml(options.prompt).get("system_prompt")
+    prompt = _yaml(options.prompt).get("system")
     if not isinstance(prompt, str):
-        raise RequestError(f"{options.prompt}: no text under system_prompt")
+        raise RequestError(f"{options.prompt}: no text under `system`")
     try:
         return LlmPolicy(
             LlmPolicyConfig(
