@@ -17,6 +17,9 @@ LEVEL = 0.95
 RESAMPLES = 9999
 BOOTSTRAP_SEED = 42
 
+BOOTSTRAP = "bootstrap over runs"
+"""Method of every interval whose unit is a whole run."""
+
 ONE_RUN = "1 run"
 ALL_EQUAL = "all runs equal"
 """Notes of degenerate bootstrap intervals."""
@@ -130,7 +133,7 @@ def bootstrap(
         method="percentile",
         rng=np.random.default_rng(BOOTSTRAP_SEED),
     ).confidence_interval
-    return Interval(float(result.low), float(result.high), "bootstrap over runs", array.size)
+    return Interval(float(result.low), float(result.high), BOOTSTRAP, array.size)
 
 
 def bootstrap_ratio(
@@ -143,11 +146,11 @@ def bootstrap_ratio(
     """
     pairs = np.array(sorted(zip(numerators, denominators, strict=True)), dtype=float).reshape(-1, 2)
     if not pairs.size or not pairs[:, 1].sum():
-        return Interval(None, None, "bootstrap over runs", len(pairs), "undefined")
+        return Interval(None, None, BOOTSTRAP, len(pairs), "undefined")
     if len(pairs) == 1 or (pairs == pairs[0]).all():
         value = float(pairs[0, 0] / pairs[0, 1])
         note = ONE_RUN if len(pairs) == 1 else ALL_EQUAL
-        return Interval(value, value, "bootstrap over runs", len(pairs), note)
+        return Interval(value, value, BOOTSTRAP, len(pairs), note)
     from scipy.stats import bootstrap as scipy_bootstrap
 
     def ratio(
@@ -169,17 +172,17 @@ def bootstrap_ratio(
     ).bootstrap_distribution
     tail = (1 - level) / 2
     low, high = np.nanquantile(drawn, [tail, 1 - tail])
-    return Interval(float(low), float(high), "bootstrap over runs", len(pairs))
+    return Interval(float(low), float(high), BOOTSTRAP, len(pairs))
 
 
 def _degenerate(array: npt.NDArray[np.float64]) -> Interval | None:
     if not array.size:
-        return Interval(None, None, "bootstrap over runs", 0, "no runs")
+        return Interval(None, None, BOOTSTRAP, 0, "no runs")
     if array.size == 1:
-        return Interval(array[0].item(), array[0].item(), "bootstrap over runs", 1, ONE_RUN)
+        return Interval(array[0].item(), array[0].item(), BOOTSTRAP, 1, ONE_RUN)
     if array[0] == array[-1]:
         value = array[0].item()
-        return Interval(value, value, "bootstrap over runs", array.size, ALL_EQUAL)
+        return Interval(value, value, BOOTSTRAP, array.size, ALL_EQUAL)
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sweep.metrics.intervals import ALL_EQUAL, ONE_RUN, Interval
 
@@ -24,8 +24,8 @@ class Column:
     unit: str = ""
     digits: int = 3
     signed: bool = False
-    left: bool = False
-    """Text, aligned left."""
+    count: bool = False
+    """How much there was: the paper's value is shown, a difference to it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,13 @@ class Cell:
     n: int | None = None
     """Units that the value is drawn from (runs, unless the column says requests or steps)."""
     interval: Interval | None = None
+    second: Interval | None = None
+    """Another interval of the same value, with other units."""
     paper: float | None = None
     """The paper's value, never mixed with ours."""
     note: str = ""
+    digits: int | None = None
+    """Decimals, where they differ from the column's."""
 
     @property
     def difference(self) -> float | None:
@@ -80,6 +84,18 @@ class Table:
         return f"Table {self.key}. {self.title}" if self.key.isdigit() else self.title
 
 
+def shown(cell: Cell, column: Column) -> str:
+    """The value of a cell as it is printed; why there is none, in its place."""
+    if cell.value is None and cell.note:
+        return cell.note
+    return number(cell.value, format_of(cell, column))
+
+
+def format_of(cell: Cell, column: Column) -> Column:
+    """The column with the decimals of the cell."""
+    return column if cell.digits is None else replace(column, digits=cell.digits)
+
+
 def number(value: float | int | str | bool | None, column: Column) -> str:
     """A value as it is printed in its column."""
     if value is None:
@@ -92,6 +108,12 @@ def number(value: float | int | str | bool | None, column: Column) -> str:
     text = f"{value:{sign},.{column.digits}f}"
     # -0.000 says nothing that 0.000 doesn't.
     return text.replace("-", "", 1) if float(text.replace(",", "")) == 0 else _minus(text)
+
+
+def brackets(cell: Cell, column: Column) -> list[str]:
+    """The intervals of a cell, each as one line."""
+    column = format_of(cell, column)
+    return [text for i in (cell.interval, cell.second) if (text := bracket(i, column))]
 
 
 def bracket(interval: Interval | None, column: Column) -> str:
@@ -107,11 +129,11 @@ def against_paper(cell: Cell, column: Column) -> str:
     """`† 0.984 (+0.016)`: the paper's value and our difference to it; empty without one."""
     if cell.paper is None:
         return ""
+    column = format_of(cell, column)
     text = f"† {number(cell.paper, column)}"
-    if cell.difference is None:
+    if cell.difference is None or column.count:
         return text
-    delta = Column("", "", digits=column.digits, signed=True)
-    return f"{text} ({number(cell.difference, delta)})"
+    return f"{text} ({number(cell.difference, replace(column, signed=True))})"
 
 
 PAPER_LEGEND = "† the paper's value, and in brackets our value minus the paper's"
@@ -134,8 +156,9 @@ def methods(tables: Sequence[Table]) -> list[str]:
     for table in tables:
         for row in table.rows:
             for cell in row.cells:
-                if cell.interval is not None and cell.interval.low is not None:
-                    seen[cell.interval.method] = None
+                for interval in (cell.interval, cell.second):
+                    if interval is not None and interval.low is not None:
+                        seen[interval.method] = None
     return list(seen)
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import polars as pl
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -34,14 +33,14 @@ def report(args: argparse.Namespace) -> int:
         loaded = load(store, from_raw=args.from_raw, on_progress=advance)
     intervals = Intervals(store.root / MEMO_FILE)
     context = Context(loaded, intervals)
-    names = wanted or _default_tables(loaded, args.runs)
+    names = wanted or _default_tables(context, args.runs)
     out = console()
     print_header(out, loaded)
     tables = []
     for name in names:
         tables.append(ALL[name](context))
         print_table(out, tables[-1])
-    print_footer(out, loaded, tables, hint=not wanted and "runs-client" not in names)
+    print_footer(out, loaded, tables, _hints(names) if not wanted else [])
     intervals.save()
     return 0
 
@@ -58,12 +57,14 @@ def _wanted(text: str | None) -> list[str]:
     return names
 
 
-def _default_tables(loaded: Loaded, all_runs: bool) -> list[str]:
-    runs = list(RUN_TABLES) if all_runs or loaded.runs.height <= MANY_RUNS else []
-    deciding = loaded.runs.filter(pl.col("policy") != "static")
+def _default_tables(context: Context, all_runs: bool) -> list[str]:
+    runs = list(RUN_TABLES) if all_runs or context.runs.height <= MANY_RUNS else []
+    deciding = context.deciding
     # With one run each, tables by policy would only repeat the tables by run.
     repeated = runs and deciding.height == deciding.select("model", "mode").n_unique()
-    return [*runs, *([] if repeated else MODEL_TABLES), *PAPER_TABLES]
+    # Without any of its models a store has next to nothing in the paper's tables.
+    papers = PAPER_TABLES if context.comparable else {}
+    return [*runs, *([] if repeated else MODEL_TABLES), *papers]
 
 
 @contextmanager
@@ -98,15 +99,26 @@ def print_header(out: Console, loaded: Loaded) -> None:
     out.print(Text("; ".join(parts)))
 
 
-def print_footer(out: Console, loaded: Loaded, tables: Sequence[Table], hint: bool = False) -> None:
+def _hints(names: Sequence[str]) -> list[str]:
+    hints = []
+    if "runs-client" not in names:
+        hints.append("Single runs: --runs, --csv DIR or --html FILE.")
+    if "6" not in names:
+        hints.append("The paper's tables: --tables 5,6,7,8,9,10,11,12,13,14 or --html FILE.")
+    return hints
+
+
+def print_footer(
+    out: Console, loaded: Loaded, tables: Sequence[Table], hints: Sequence[str] = ()
+) -> None:
     """Intervals by name, what was left out, and where to look next."""
     out.print()
     if names := methods(tables):
         out.print(Text(f"95% intervals in square brackets: {', '.join(names)}.", style="dim"))
     if any(c.paper is not None for t in tables for r in t.rows for c in r.cells):
         out.print(Text(f"{PAPER_LEGEND}.", style="dim"))
-    if hint:
-        out.print(Text("Single runs: --runs, --csv DIR or --html FILE.", style="dim"))
+    for hint in hints:
+        out.print(Text(hint, style="dim"))
     print_left_out(out, loaded.left_out)
 
 

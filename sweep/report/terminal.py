@@ -10,14 +10,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from sweep.report.cells import (
-    Cell,
-    Column,
-    Table,
-    against_paper,
-    bracket,
-    number,
-)
+from sweep.metrics.intervals import BOOTSTRAP
+from sweep.report.cells import Cell, Column, Row, Table, against_paper, brackets, shown
 
 PIPE_WIDTH = 100
 """Width of the output when it goes to a file or a pipe and COLUMNS is not set."""
@@ -50,11 +44,12 @@ def _rich(table: Table) -> RichTable:
         grid.add_column(title, overflow="fold", no_wrap=index > 0)
     for column in table.columns:
         heading = f"{column.title}\n{column.unit}" if column.unit else column.title
-        grid.add_column(heading, justify="left" if column.left else "right", no_wrap=True)
+        grid.add_column(heading, justify="right", no_wrap=True)
     previous: tuple[str, ...] = ()
     for index, row in enumerate(table.rows):
         labels = _without_repetition(row.labels, () if row.section else previous)
-        cells = [_cell(c, col) for c, col in zip(row.cells, table.columns, strict=True)]
+        runs = _runs(row, table)
+        cells = [_cell(c, col, runs) for c, col in zip(row.cells, table.columns, strict=True)]
         following = table.rows[index + 1 : index + 2]
         grid.add_row(*labels, *cells, end_section=bool(following and following[0].section))
         previous = row.labels
@@ -71,14 +66,22 @@ def _without_repetition(labels: tuple[str, ...], previous: tuple[str, ...]) -> l
     return shown
 
 
-def _cell(cell: Cell, column: Column) -> Text:
-    if cell.value is None and cell.note and cell.paper is None:
-        return Text(cell.note, style="dim")
-    text = Text(number(cell.value, column), no_wrap=True)
-    if below := bracket(cell.interval, column):
-        text.append(f"\n{below}", style="dim")
+def _cell(cell: Cell, column: Column, runs: int | None) -> Text:
+    missing = cell.value is None and bool(cell.note)
+    text = Text(shown(cell, column), style="dim" if missing else "")
+    for line in brackets(cell, column):
+        text.append(f"\n{line}", style="dim")
+    by_runs = cell.interval is not None and cell.interval.method == BOOTSTRAP
+    if by_runs and runs is not None and cell.interval.n != runs:
+        text.append(f"\nn = {cell.interval.n}", style="dim")
     if beside := against_paper(cell, column):
         text.append(f"\n{beside}", style="cyan")
-    if cell.value is None and cell.note:
-        text.append(f"\n{cell.note}", style="dim")
     return text
+
+
+def _runs(row: Row, table: Table) -> int | None:
+    """Number of runs that a row says it is made of."""
+    for cell, column in zip(row.cells, table.columns, strict=True):
+        if column.key == "n" and isinstance(cell.value, int):
+            return cell.value
+    return None

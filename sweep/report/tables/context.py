@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from sweep import paper
 from sweep.metrics.intervals import Interval
 from sweep.metrics.localization import Counts, scores
 from sweep.report.cells import EMPTY, Cell, scaled
@@ -44,6 +45,18 @@ class Context:
             (pl.col("policy") == "static") & (pl.col("error_mode") == error_mode)
         )
 
+    def papers(self, table: str, row: str) -> Mapping[str, float]:
+        """The paper's row of a table that pools LLM runs; empty where it can't be compared.
+
+        A store without any of the paper's models says nothing about the paper's pools.
+        """
+        return paper.TABLES[table].rows.get(row, {}) if self.comparable else {}
+
+    @cached_property
+    def comparable(self) -> bool:
+        """Whether the store has LLM runs of any model of the paper."""
+        return not set(paper.TITLES).isdisjoint(self.llm["title"])
+
     # --- cells -------------------------------------------------------------------------------
 
     def median(
@@ -68,7 +81,7 @@ class Context:
             return Cell(None, n=0, paper=paper)
         value = values.median() if statistic == "median" else values.mean()
         interval = scaled(self.iv.bootstrap(values.to_list(), statistic), factor)
-        return Cell(float(value) * factor, values.len(), interval, paper)  # type: ignore[arg-type]
+        return Cell(float(value) * factor, values.len(), interval, paper=paper)  # type: ignore[arg-type]
 
     def share(
         self, runs: pl.DataFrame, column: str, paper: float | None = None, factor: float = 1.0
@@ -80,7 +93,7 @@ class Context:
         n, hits = values.len(), int(values.sum())
         if not n:
             return Cell(None, n=0, paper=paper)
-        return Cell(factor * hits / n, n, scaled(self.iv.wilson(hits, n), factor), paper)
+        return Cell(factor * hits / n, n, scaled(self.iv.wilson(hits, n), factor), paper=paper)
 
     def micro(self, runs: pl.DataFrame, papers: Mapping[str, float | None]) -> tuple[Cell, ...]:
         """Micro precision, recall and F1, bootstrapped over runs, and the exact-match rate."""
@@ -99,7 +112,7 @@ class Context:
         for key, (top, bottom) in parts.items():
             value = getattr(pooled, key)
             interval = None if value is None else self.iv.bootstrap_ratio(top, bottom)
-            cells.append(Cell(value, usable.height, interval, papers.get(key)))
+            cells.append(Cell(value, usable.height, interval, paper=papers.get(key)))
         return (*cells, self.share(usable, "exact", papers.get("exact")))
 
     def difference(self, run: Mapping[str, Any]) -> Interval | None:
@@ -135,3 +148,24 @@ def by_size(runs: pl.DataFrame) -> pl.DataFrame:
         "seed",
         "run_id",
     )
+
+
+def firing_rate(context: Context, runs: pl.DataFrame, paper: float | None = None) -> Cell:
+    """Percent of steps on which any rail fired, bootstrapped over runs."""
+    usable = runs.filter(pl.col("steps") > 0)
+    if not usable.height:
+        return Cell(None, n=0, paper=paper, note="no steps")
+    fired, steps = usable["fired_any"].to_list(), usable["steps"].to_list()
+    interval = scaled(context.iv.bootstrap_ratio(fired, steps), 100)
+    return Cell(100 * sum(fired) / sum(steps), sum(steps), interval, paper=paper)
+
+
+def tokens_per_step(context: Context, runs: pl.DataFrame, paper: float | None = None) -> Cell:
+    """Median completion tokens over all steps of the runs in which a model answered."""
+    used: list[int] = []
+    for run_id in runs["run_id"]:
+        used += context.loaded.aggregates[run_id].completion_tokens
+    if not used:
+        return Cell(None, n=0, paper=paper, note="no steps")
+    value = pl.Series(used).median()
+    return Cell(value, n=len(used), paper=paper)  # type: ignore[arg-type]

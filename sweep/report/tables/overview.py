@@ -9,7 +9,13 @@ import polars as pl
 
 from sweep.metrics.intervals import Interval
 from sweep.report.cells import Cell, Column, Row, Table, scaled
-from sweep.report.tables.context import Context, by_size, policy_label
+from sweep.report.tables.context import (
+    Context,
+    by_size,
+    firing_rate,
+    policy_label,
+    tokens_per_step,
+)
 
 CLIENT = (
     Column("requests", "Requests", digits=0),
@@ -277,27 +283,6 @@ def models_cost(context: Context) -> Table:
         cells,
         context.llm,
     )
-
-
-def firing_rate(context: Context, runs: pl.DataFrame, paper: float | None = None) -> Cell:
-    """Percent of steps on which any rail fired, bootstrapped over runs."""
-    usable = runs.filter(pl.col("steps") > 0)
-    if not usable.height:
-        return Cell(None, n=0, paper=paper, note="no steps")
-    fired, steps = usable["fired_any"].to_list(), usable["steps"].to_list()
-    interval = scaled(context.iv.bootstrap_ratio(fired, steps), 100)
-    return Cell(100 * sum(fired) / sum(steps), sum(steps), interval, paper)
-
-
-def tokens_per_step(context: Context, runs: pl.DataFrame, paper: float | None = None) -> Cell:
-    """Median completion tokens over all steps of the runs in which a model answered."""
-    used: list[int] = []
-    for run_id in runs["run_id"]:
-        used += context.loaded.aggregates[run_id].completion_tokens
-    if not used:
-        return Cell(None, n=0, paper=paper, note="no steps")
-    value = pl.Series(used).median()
-    return Cell(value, n=len(used), paper=paper)  # type: ignore[arg-type]
 
 
 def _models_table(

@@ -1,0 +1,79 @@
+"""Percentiles of the pooled requests of several runs, with intervals over whole runs.
+
+Requests of one run are not independent draws: a run is drawn as a whole, with all its requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sweep.metrics.intervals import ALL_EQUAL, BOOTSTRAP, BOOTSTRAP_SEED, LEVEL, ONE_RUN, Interval
+from sweep.metrics.latency import ValueCounts
+
+BIN_US = 50
+"""Resolution of the intervals (not of the percentiles, which are exact): half of what is printed
+where percentiles are printed with one decimal of a ms."""
+
+BINS = 20_000
+"""Durations of a second and more share the last bin."""
+
+QUANTILE_RESAMPLES = 1999
+
+
+def histogram(counts: ValueCounts) -> npt.NDArray[np.float32]:
+    """Requests of one run in bins of `BIN_US`, the last non-empty bin last."""
+    bins = np.minimum(counts.values // BIN_US, BINS - 1)
+    return np.bincount(bins, weights=counts.counts).astype(np.float32)
+
+
+def quantile_interval_over_runs(
+    histograms: Sequence[npt.NDArray[np.float32]], q: float, level: float = LEVEL
+) -> Interval:
+    """Bootstrap interval, in µs, of the q-quantile of the pooled requests; whole runs as the unit.
+
+    One run, or runs that are all alike: the interval is that value, and the note says so.
+    """
+    filled = sorted((h for h in histograms if h.sum()), key=lambda h: h.tobytes())
+    if not filled:
+        return Interval(None, None, BOOTSTRAP, 0, "no runs")
+    table = np.zeros((len(filled), max(h.size for h in filled)), np.float32)
+    for row, one in zip(table, filled, strict=True):
+        row[: one.size] = one
+    if len(filled) == 1 or (table == table[0]).all():
+        value = float(_quantiles(table[:1], q)[0])
+        note = ONE_RUN if len(filled) == 1 else ALL_EQUAL
+        return Interval(value, value, BOOTSTRAP, len(filled), note)
+    from scipy.stats import bootstrap
+
+    def statistic(index: npt.NDArray[np.intp], axis: int = -1) -> npt.NDArray[np.float64]:
+        drawn = np.atleast_2d(index)
+        weights = np.zeros((len(drawn), len(table)), np.float32)
+        np.add.at(weights, (np.arange(len(drawn))[:, None], drawn), 1)
+        found = _quantiles(weights @ table, q)
+        return found if index.ndim > 1 else found[0]
+
+    result = bootstrap(
+        (np.arange(len(table)),),
+        statistic,
+        vectorized=True,
+        batch=250,
+        n_resamples=QUANTILE_RESAMPLES,
+        confidence_level=level,
+        method="percentile",
+        rng=np.random.default_rng(BOOTSTRAP_SEED),
+    ).confidence_interval
+    return Interval(float(result.low), float(result.high), BOOTSTRAP, len(filled))
+
+
+def _quantiles(pooled: npt.NDArray[np.float32], q: float) -> npt.NDArray[np.float64]:
+    """The q-quantile of every row, interpolated within its bin."""
+    cumulative = np.cumsum(pooled, axis=1, dtype=np.float64)
+    target = q * cumulative[:, -1:]
+    index = np.argmax(cumulative >= target, axis=1)
+    rows = np.arange(len(pooled))
+    before = cumulative[rows, index] - pooled[rows, index]
+    inside = (target[:, 0] - before) / np.maximum(pooled[rows, index], 1e-9)
+    return (index + np.clip(inside, 0, 1)) * BIN_US

@@ -1,0 +1,299 @@
+"""Tables 5, 6, 7, 10, 11, 12, 13: floors, localization, effectiveness, scale (paper, §5.1-5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from sweep import paper
+from sweep.report.cells import EMPTY, Cell, Column, Row, Table, scaled
+from sweep.report.tables.context import Context, by_size, firing_rate
+
+ALGORITHMS = ("leastconn", "roundrobin")
+THINKING = ("think", "low", "medium", "high")
+"""Modes with reasoning; every other mode counts as without."""
+
+SCORES = (
+    Column("n", "Runs", digits=0, count=True),
+    Column("precision", "P", "micro", 3),
+    Column("recall", "R", "micro", 3),
+    Column("f1", "F1", "micro", 3),
+    Column("exact", "Exact", "share", 3),
+)
+
+
+def scales(runs: pl.DataFrame) -> list[int]:
+    """Fleet sizes of the runs, ascending."""
+    return sorted(runs["scale"].unique())
+
+
+def absent_scales(runs: pl.DataFrame) -> tuple[str, ...]:
+    """A note naming the paper's fleet sizes that the runs lack."""
+    lacking = [s for s in paper.SCALES if int(s) not in set(runs["scale"])]
+    return (f"No runs at N = {', '.join(lacking)}.",) if runs.height and lacking else ()
+
+
+def at(runs: pl.DataFrame, **values: object) -> pl.DataFrame:
+    """Runs with these values."""
+    return runs.filter(**values)
+
+
+def beyond_paper(runs: pl.DataFrame) -> tuple[str, ...]:
+    """A note naming models that the paper lacks, for cells that pool over models."""
+    others = sorted(set(runs["title"].unique()) - set(paper.TITLES))
+    return (f"Pools include models outside the paper: {', '.join(others)}.",) if others else ()
+
+
+def table5(context: Context) -> Table:
+    """No-intervention floor by fleet size."""
+    columns = (
+        Column("n", "Runs", digits=0, count=True),
+        Column("faulty", "Faulty", "backends", 0),
+        Column("structural", "By construction", "%", 2),
+        Column("floor", "Measured", "%", 2),
+        *(Column(a, a, "%", 2) for a in ALGORITHMS),
+    )
+    statics = context.static("error_on")
+    rows = []
+    for scale in scales(statics):
+        runs = at(statics, scale=scale)
+        label = str(scale)
+        built = runs["faulty_expected"].drop_nulls()
+        found = runs.select(pl.col("faulty_slots").list.len()).to_series().drop_nulls()
+        faulty = found.max() if found.len() else None
+        share = None if not built.len() else 5.0 * built.max() / scale  # type: ignore[operator]
+        rows.append(
+            Row(
+                (label,),
+                (
+                    Cell(runs.height, n=runs.height),
+                    Cell(faulty, runs.height, paper=paper.value("5", label, "faulty")),
+                    Cell(share, runs.height),
+                    _floor(context, runs, paper.value("5", label, "floor")),
+                    *(_floor(context, at(runs, algorithm=a), None) for a in ALGORITHMS),
+                ),
+            )
+        )
+    return Table(
+        "5",
+        "No-intervention floor by fleet size",
+        "Client 5xx rate of the static error-on runs, pooled over requests, Wilson interval. By "
+        "construction it is the faulty share of the fleet times 5%.",
+        ("N",),
+        columns,
+        tuple(rows),
+        ("The paper prints its floors with one decimal.", *absent_scales(statics)),
+    )
+
+
+def _floor(context: Context, runs: pl.DataFrame, value: float | None) -> Cell:
+    usable = runs.filter(pl.col("requests") > 0)
+    if not usable.height:
+        return Cell(None, n=0, paper=value, note=EMPTY.note)
+    failed, requests = int(usable["http_5xx"].sum()), int(usable["requests"].sum())
+    interval = scaled(context.iv.wilson(failed, requests), 100)
+    return Cell(100 * failed / requests, requests, interval, paper=value)
+
+
+def table6(context: Context) -> Table:
+    """Fault localization by model."""
+    rows = []
+    for group in by_size(context.llm).partition_by("title", maintain_order=True):
+        title = group["title"][0]
+        rows.append(
+            _scores_row(context, title, group, paper.TABLES["6"].rows.get(title, {}), title)
+        )
+    if rows:
+        headline: dict[str, float] = {}
+        if context.comparable:
+            headline = {k: paper.HEADLINES[k].value for k in ("precision", "recall", "f1")}
+            headline |= {"exact": paper.HEADLINES["exact"].value / 100, "n": paper.LLM_RUNS}
+        rows.append(_scores_row(context, "All LLM runs", context.llm, headline, section=True))
+    for index, group in enumerate(
+        by_size(context.rules).partition_by("title", maintain_order=True)
+    ):
+        rows.append(_scores_row(context, group["title"][0], group, {}, section=index == 0))
+    missing = [t for t in paper.TITLES if t not in set(context.llm["title"])]
+    if len(missing) == len(paper.TITLES):
+        missing = ["any of the paper's models"]
+    notes = (f"No runs of {', '.join(missing)}.",) if rows and missing else ()
+    return Table(
+        "6",
+        "Fault localization by model",
+        "Ever-drained set against the faulty set; micro scores pool TP, FP, FN over runs. "
+        "Intervals: bootstrap over runs for scores, Wilson over runs for exact match. The rule "
+        "marks the paper's capability threshold.",
+        ("Model",),
+        SCORES,
+        tuple(rows),
+        notes + beyond_paper(context.llm),
+    )
+
+
+def _scores_row(
+    context: Context,
+    label: str,
+    runs: pl.DataFrame,
+    papers: Mapping[str, float],
+    title: str = "",
+    section: bool = False,
+) -> Row:
+    cells = (Cell(runs.height, runs.height, paper=papers.get("n")), *context.micro(runs, papers))
+    return Row((label,), cells, section or title == "Qwen3 4B")
+
+
+def table7(context: Context) -> Table:
+    """Median reduction by family and reasoning mode."""
+    columns = (
+        Column("n", "Runs", digits=0, count=True),
+        Column("nothink", "nothink", "%, median", 1),
+        Column("think", "think", "%, median", 1),
+    )
+    thinks = pl.col("mode").is_in(THINKING)
+    rows = []
+    for group in context.llm.sort("family").partition_by("family", maintain_order=True):
+        family = group["family"][0] or "unknown family"
+        cells = [Cell(group.height, group.height)]
+        for key, part in (("nothink", group.filter(~thinks)), ("think", group.filter(thinks))):
+            cells.append(context.median(part, "reduction_pct", paper.value("7", family, key)))
+        rows.append(Row((family,), tuple(cells)))
+    return Table(
+        "7",
+        "Median client 5xx reduction by family and reasoning mode",
+        "Against the matched static error-on run; bootstrap over runs. think holds every mode with "
+        "reasoning, all efforts of GPT-OSS included; nothink holds models without reasoning too.",
+        ("Family",),
+        columns,
+        tuple(rows),
+    )
+
+
+def table10(context: Context) -> Table:
+    """Fault localization and guardrail firing by fleet size."""
+    rows = []
+    for scale in scales(context.llm):
+        runs, label = at(context.llm, scale=scale), str(scale)
+        papers = context.papers("10", label)
+        rows.append(
+            Row(
+                (label,),
+                (
+                    Cell(runs.height, runs.height, paper=56 if papers else None),
+                    *context.micro(runs, papers),
+                    firing_rate(context, runs, papers.get("fired_pct")),
+                ),
+            )
+        )
+    return Table(
+        "10",
+        "Fault localization and guardrail firing by fleet size",
+        "LLM runs. Scores as in Table 6; the last column is the share of decision steps on which "
+        "any guardrail fired, bootstrap over runs.",
+        ("N",),
+        (*SCORES, Column("fired_pct", "Rails hit", "% of steps", 2)),
+        tuple(rows),
+        beyond_paper(context.llm) + absent_scales(context.llm),
+    )
+
+
+def table11(context: Context) -> Table:
+    """Time to action and to resolution by fleet size and algorithm."""
+    columns = (
+        Column("n", "Runs", digits=0, count=True),
+        Column("time_to_action_s", "To action", "s, median", 1),
+        Column("acted", "Acted", "runs", 0),
+        Column("time_to_resolution_s", "To resolution", "s, median", 1),
+        Column("resolved", "Resolved", "runs", 0),
+    )
+    rows = []
+    for scale, algorithm in _grid(context.llm):
+        runs = at(context.llm, scale=scale, algorithm=algorithm)
+        cells = [Cell(runs.height, runs.height)]
+        for key in ("time_to_action_s", "time_to_resolution_s"):
+            value = context.papers("11", f"{scale} {algorithm}").get(key)
+            cells.append(context.median(runs, key, value))
+            cells.append(Cell(runs[key].drop_nulls().len(), runs.height) if runs.height else EMPTY)
+        rows.append(Row((str(scale), algorithm), tuple(cells)))
+    return Table(
+        "11",
+        "Time to action and to resolution",
+        "LLM runs; seconds from run start. Action: first drain of any faulty server. Resolution: "
+        "every faulty server drained at least once. Medians over the runs that got there, "
+        "bootstrap over runs.",
+        ("N", "LB"),
+        columns,
+        tuple(rows),
+        beyond_paper(context.llm) + absent_scales(context.llm),
+    )
+
+
+def _grid(runs: pl.DataFrame) -> Iterable[tuple[int, str]]:
+    if not runs.height:
+        return []
+    own = sorted(set(runs["algorithm"]) | set(ALGORITHMS))
+    return [(scale, algorithm) for scale in scales(runs) for algorithm in own]
+
+
+def table12(context: Context) -> Table:
+    """Median reduction by fleet size and algorithm."""
+    rows = []
+    for scale in scales(context.llm):
+        runs, label = at(context.llm, scale=scale), str(scale)
+        cells = [Cell(runs.height, runs.height)]
+        for algorithm in ALGORITHMS:
+            value = context.papers("12", label).get(algorithm)
+            cells.append(context.median(at(runs, algorithm=algorithm), "reduction_pct", value))
+        rows.append(Row((label,), tuple(cells)))
+    return Table(
+        "12",
+        "Median client 5xx reduction by fleet size and algorithm",
+        "LLM runs against the matched static error-on run; bootstrap over runs.",
+        ("N",),
+        (
+            Column("n", "Runs", digits=0, count=True),
+            *(Column(a, a, "%, median", 1) for a in ALGORITHMS),
+        ),
+        tuple(rows),
+        beyond_paper(context.llm) + absent_scales(context.llm),
+    )
+
+
+def table13(context: Context) -> Table:
+    """Guardrail firing by fleet size and rail."""
+    counted = ("steps", "fired_drain_cap", "fired_action_cap", "fired_weight_clamp")
+    own = ("fired_weight_range", "fired_rejected")
+    columns = (
+        Column("n", "Runs", digits=0, count=True),
+        Column("steps", "Steps", digits=0),
+        Column("fired_drain_cap", "Drain cap", "steps", 0),
+        Column("fired_action_cap", "Action cap", "steps", 0),
+        Column("fired_weight_clamp", "Clamp", "steps", 0),
+        Column("fired_weight_range", "Range", "steps", 0),
+        Column("fired_rejected", "Rejected", "steps", 0),
+        Column("fired_pct", "Any", "% of steps", 2),
+    )
+    rows = []
+    for scale in scales(context.llm):
+        runs, label = at(context.llm, scale=scale), str(scale)
+        papers = context.papers("13", label)
+        cells = [Cell(runs.height, runs.height)]
+        for key in (*counted, *own):
+            value = int(runs[key].sum()) if runs.height else None
+            steps = int(runs["steps"].sum())
+            cells.append(
+                Cell(value, steps, paper=papers.get(key), note="" if runs.height else EMPTY.note)
+            )
+        cells.append(firing_rate(context, runs, papers.get("fired_pct")))
+        rows.append(Row((label,), tuple(cells)))
+    return Table(
+        "13",
+        "Guardrail firing by fleet size",
+        "LLM runs. A step fires when its raw plan has more than one drain, more than three "
+        "actions, or a weight change of more than 50. Rejected (unknown servers, invalid actions) "
+        "is ours and does not count in Any, which is bootstrapped over runs.",
+        ("N",),
+        columns,
+        tuple(rows),
+        beyond_paper(context.llm) + absent_scales(context.llm),
+    )
