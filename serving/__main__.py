@@ -30,7 +30,6 @@ from serving.errors import (
 from serving.leftovers import sweep_leftovers
 from serving.llama_server import LlamaServer
 from serving.probe import verify_modes
-from serving.pull import pull
 from serving.registry import find_model, load_registry
 from serving.weights import is_present, size_bytes
 
@@ -106,6 +105,8 @@ def _by_size(item: tuple[str, ModelSpec]) -> tuple[bool, float, str]:
 
 
 def _pull(models: list[ModelSpec], project_dir: Path) -> int:
+    from serving.pull import pull  # the hub's client takes a while to import
+
     failed = 0
     for model in models:
         try:

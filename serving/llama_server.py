@@ -37,13 +37,16 @@ class LlamaServer:
     """One model served by one llama-server; satisfies `ModelEndpoint`.
 
     Owned by the process that calls `start`, and dead when that process is. `log_path` is where
-    the server's output goes (default: a file beside the records of running servers).
+    the server's output goes (default: a file beside the records of running servers, removed when
+    the server was stopped after a good start).
     """
 
     def __init__(self, model: ModelSpec, spec: ServerSpec, log_path: Path | None = None) -> None:
         self._model = model
         self._spec = spec
-        self._log_path = log_path or state_dir() / f"{model.name}-{os.getpid()}.log"
+        self._keep_log = log_path is not None
+        name = f"{model.name}-{os.getpid()}-{secrets.token_hex(4)}.log"
+        self._log_path = log_path or state_dir() / name
         self._key = secrets.token_urlsafe(32)
         self._child: Child | None = None
         self._record: Path | None = None
@@ -114,8 +117,10 @@ class LlamaServer:
 
     def stop(self) -> None:
         """SIGTERM, one second, SIGKILL; returns when it is gone. Idempotent."""
-        self._info = None
+        had_started, self._info = self._info is not None, None
         if self._child is not None:
+            if had_started and not self._keep_log and self._child.exit_code() is None:
+                self._log_path.unlink(missing_ok=True)
             self._child.stop()
             self._child = None
         if self._record is not None:
@@ -296,7 +301,7 @@ def _listening_port(pid: int) -> int | None:
 def _health(root: str) -> str:
     """Status code of `/health`, or why there was none."""
     try:
-        with http_client(root, "", 5.0) as client:
+        with http_client(root, "", 2.0) as client:
             answer = client.get("/health")
     except httpx.HTTPError as error:
         return f"{type(error).__name__} on {root}/health"

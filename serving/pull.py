@@ -89,7 +89,7 @@ def _pull_from_hub(name: str, weights: Weights) -> None:
     except Exception as error:
         # Broad on purpose: the transport's errors are no part of the hub client's interface, and
         # have changed with its major versions.
-        reason = " ".join(str(error).split())[:200]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise WeightsUnavailable(
             f"{name}: can't fetch {repo} from {constants.ENDPOINT} ({reason}); where there is no "
             f"network, fetch elsewhere and copy the cache, or set weights.path to a GGUF file"

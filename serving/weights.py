@@ -13,14 +13,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from huggingface_hub import constants
-from huggingface_hub.file_download import repo_folder_name
 
 from serving.api import ModelSpec, Weights
 from serving.errors import WeightsMissing, WeightsUnavailable
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _BYTES_PER_PARAMETER = 2  # BF16 and F16
-GGUF_MAGIC = b"GGUF"
 
 
 def local_path(model: ModelSpec) -> Path:
@@ -143,7 +141,7 @@ def _snapshots(weights: Weights) -> list[Path]:
     """Cached snapshots of the pinned revision, which may be shortened as in Table 15."""
     if not weights.repo or not weights.revision:
         return []
-    folder = repo_folder_name(repo_id=weights.repo, repo_type="model")
+    folder = constants.REPO_ID_SEPARATOR.join(("models", *weights.repo.split("/")))
     root = Path(constants.HF_HUB_CACHE) / folder / "snapshots"
     return sorted(path for path in root.glob(f"{weights.revision}*") if path.is_dir())
 
