@@ -5,6 +5,7 @@ statsmodels and scipy.stats take seconds to import: they are imported where they
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -21,7 +22,7 @@ BOOTSTRAP = "bootstrap over runs"
 """Method of every interval whose unit is a whole run."""
 
 ONE_RUN = "1 run"
-ALL_EQUAL = "all runs equal"
+ALL_EQUAL = "all equal"
 """Notes of degenerate bootstrap intervals."""
 
 
@@ -160,16 +161,19 @@ def bootstrap_ratio(
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(below > 0, top.sum(axis=axis) / below, np.nan)
 
-    drawn = scipy_bootstrap(
-        (pairs[:, 0], pairs[:, 1]),
-        ratio,
-        paired=True,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        confidence_level=level,
-        method="percentile",
-        rng=np.random.default_rng(BOOTSTRAP_SEED),
-    ).bootstrap_distribution
+    with warnings.catch_warnings():
+        # scipy warns of undefined resamples; they are left out below.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        drawn = scipy_bootstrap(
+            (pairs[:, 0], pairs[:, 1]),
+            ratio,
+            paired=True,
+            vectorized=True,
+            n_resamples=RESAMPLES,
+            confidence_level=level,
+            method="percentile",
+            rng=np.random.default_rng(BOOTSTRAP_SEED),
+        ).bootstrap_distribution
     tail = (1 - level) / 2
     low, high = np.nanquantile(drawn, [tail, 1 - tail])
     return Interval(float(low), float(high), BOOTSTRAP, len(pairs))

@@ -106,8 +106,8 @@ def number(value: float | int | str | bool | None, column: Column) -> str:
         return value
     sign = "+" if column.signed else ""
     text = f"{value:{sign},.{column.digits}f}"
-    # -0.000 says nothing that 0.000 doesn't.
-    return text.replace("-", "", 1) if float(text.replace(",", "")) == 0 else _minus(text)
+    # -0.000 and +0.000 say nothing that 0.000 doesn't.
+    return text.lstrip("+-") if float(text.replace(",", "")) == 0 else _minus(text)
 
 
 def brackets(cell: Cell, column: Column) -> list[str]:

@@ -7,6 +7,7 @@ import sys
 
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -24,34 +25,51 @@ def console() -> Console:
 
 
 def print_table(out: Console, table: Table) -> None:
-    """Print a table, its caption and its notes."""
+    """Print a table, its caption and its notes; one too wide is printed in parts."""
     out.print()
     out.print(Text(table.heading, style="bold"))
     out.print(Text(table.caption, style="dim"))
-    if table.rows:
-        out.print(_rich(table))
-    else:
+    if not table.rows:
         out.print(Text("  no runs of this kind in the store", style="yellow"))
+    for part in _parts(out, table) if table.rows else ():
+        out.print(part)
     for note in table.notes:
-        out.print(Text(f"  {note}", style="dim"))
+        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2)))
 
 
-def _rich(table: Table) -> RichTable:
+def _parts(out: Console, table: Table) -> list[RichTable]:
+    """The table as grids that fit, each with as many of the columns as possible."""
+    parts, start, total = [], 0, len(table.columns)
+    while start < total:
+        end = total
+        while end > start + 1 and out.measure(_rich(table, start, end)).maximum > out.width:
+            end -= 1
+        parts.append(_rich(table, start, end))
+        start = end
+    return parts
+
+
+def _rich(table: Table, start: int, end: int) -> RichTable:
+    """Columns `start` to `end` (exclusive) behind all labels."""
     grid = RichTable(
         box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True
     )
-    for index, title in enumerate(table.label_titles):
-        grid.add_column(title, overflow="fold", no_wrap=index > 0)
-    for column in table.columns:
+    for title in table.label_titles:
+        grid.add_column(title, no_wrap=True)
+    for column in table.columns[start:end]:
         heading = f"{column.title}\n{column.unit}" if column.unit else column.title
         grid.add_column(heading, justify="right", no_wrap=True)
     previous: tuple[str, ...] = ()
     for index, row in enumerate(table.rows):
         labels = _without_repetition(row.labels, () if row.section else previous)
         runs = _runs(row, table)
-        cells = [_cell(c, col, runs) for c, col in zip(row.cells, table.columns, strict=True)]
+        pairs = list(zip(row.cells, table.columns, strict=True))[start:end]
         following = table.rows[index + 1 : index + 2]
-        grid.add_row(*labels, *cells, end_section=bool(following and following[0].section))
+        grid.add_row(
+            *labels,
+            *(_cell(cell, column, runs) for cell, column in pairs),
+            end_section=bool(following and following[0].section),
+        )
         previous = row.labels
     return grid
 
