@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import httpx
 import psutil
 
+from serving.agreement import server_args, verified_report
 from serving.api import EndpointInfo, ModelSpec, ServerSpec
 from serving.child import Child
 from serving.errors import NoRoomOnGpu, ProgramMissing, ServerDied, ServerMismatch, StartTimeout
@@ -26,9 +26,8 @@ from serving.program import (
 )
 from serving.weights import local_path, size_bytes
 
-_ALL_LAYERS = 999  # llama-server takes as many as the model has
+ALL_LAYERS = 999  # llama-server takes as many as the model has
 _GPU_OVERHEAD_MIB = 1024  # context and compute buffers, beside the weights
-_CONTEXT_GRANULE = 256  # llama.cpp rounds the size of a context up to this
 _POLL_S = 0.05
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -129,7 +128,7 @@ class LlamaServer:
 
     def _gpu_layers(self, devices: tuple[Device, ...]) -> int:
         if self._spec.gpu_layers == "auto":
-            return _ALL_LAYERS if devices else 0
+            return ALL_LAYERS if devices else 0
         if self._spec.gpu_layers and not devices:
             raise NoRoomOnGpu(
                 f"{self._model.name}: serving.gpu_layers={self._spec.gpu_layers}, but llama-server "
@@ -203,89 +202,8 @@ class LlamaServer:
                 listed = client.get("/v1/models").raise_for_status().json()["data"][0]
         except (httpx.HTTPError, ValueError, LookupError) as error:
             raise ServerMismatch(f"{self._model.name}: llama-server's report: {error}") from None
-        context = int(props["default_generation_settings"]["n_ctx"])
-        trained = (listed.get("meta") or {}).get("n_ctx_train")
-        asked = context_per_slot(self._model, self._spec)
-        if not asked <= context < asked + _CONTEXT_GRANULE:
-            hint = (
-                f"; the model was trained for {trained}: set its context_max to that"
-                if trained and trained < asked
-                else ""
-            )
-            raise ServerMismatch(
-                f"{self._model.name}: asked for {asked} tokens of context per slot, got "
-                f"{context}{hint}"
-            )
-        slots = int(props["total_slots"])
-        if slots != self._spec.slots:
-            raise ServerMismatch(
-                f"{self._model.name}: asked for {self._spec.slots} slots, got {slots}"
-            )
-        tools = bool((props.get("chat_template_caps") or {}).get("supports_tools"))
-        return {
-            "build": props.get("build_info", ""),
-            "context_per_slot": context,
-            "context_trained": trained,
-            "slots": slots,
-            "gpu_layers": self._offloaded(layers),
-            "model_type": props.get("model_ftype", ""),
-            "supports_tools": tools,
-            "warnings": []
-            if tools
-            else ["the chat template knows no tools: it can't be told of them"],
-        }
-
-    def _offloaded(self, layers: int) -> str:
-        """Layers on the GPU such as `29/29`, from the log; `0` when none were asked for."""
-        if not layers:
-            return "0"
         log = self._log_path.read_text(encoding="utf-8", errors="replace")
-        found = re.findall(r"offloaded (\d+)/(\d+) layers to GPU", log)
-        if not found:
-            raise ServerMismatch(
-                f"{self._model.name}: {layers} layers asked for on the GPU, but llama-server does "
-                f"not say how many are there; see {self._log_path}"
-            )
-        there, of = map(int, found[-1])
-        if there < min(layers, of):
-            raise ServerMismatch(
-                f"{self._model.name}: only {there} of {of} layers are on the GPU; free its memory "
-                f"(nvidia-smi shows who holds it) or lower serving.context_per_slot"
-            )
-        return f"{there}/{of}"
-
-
-def context_per_slot(model: ModelSpec, spec: ServerSpec) -> int:
-    """Tokens of context that each slot is asked to have."""
-    return min(spec.context_per_slot, model.context_max or spec.context_per_slot)
-
-
-def server_args(
-    program: Path, weights: Path, model: ModelSpec, spec: ServerSpec, gpu_layers: int
-) -> list[str]:
-    """The command line. Everything that a result depends on is on it; no default is relied on."""
-    args: list[str] = [
-        *(str(program), "--model", str(weights), "--alias", model.name),
-        *("--host", spec.host, "--port", str(spec.port)),
-        *("--ctx-size", str(context_per_slot(model, spec) * spec.slots)),
-        *("--parallel", str(spec.slots)),
-        *("--threads", str(spec.threads), "--threads-batch", str(spec.threads)),
-        *("--gpu-layers", str(gpu_layers)),
-        # Without this, llama-server moves layers to the host when memory is short, and says ok.
-        *("--fit", "off"),
-        *("--flash-attn", spec.flash_attention),
-        *("--seed", str(spec.seed)),
-        *("--cache-ram", str(spec.cache_ram_mib)),
-        "--jinja",
-        # A generation that overflows is cut, as in the paper's server, never shifted.
-        "--no-context-shift",
-        # `/slots` would show prompts, the rest is not needed or reaches out to the network.
-        *("--no-slots", "--no-ui", "--offline"),
-        *("--verbosity", "4"),
-    ]
-    if spec.slots > 1:
-        args.append("--no-kv-unified")
-    return [*args, *spec.extra_args]
+        return verified_report(self._model, self._spec, layers, props, listed, log)
 
 
 def _listening_port(pid: int) -> int | None:

@@ -30,12 +30,7 @@ def fake_hub(repo: str, commits: list[str], files: Mapping[str, bytes]) -> Itera
         def do_GET(self) -> None:
             path = urlsplit(self.path).path
             if path.startswith(f"/api/models/{repo}/commits/"):
-                self.answer(
-                    [
-                        {"id": c, "title": "t", "message": "", "date": DATE, "authors": []}
-                        for c in commits
-                    ]
-                )
+                self.answer([COMMIT_RECORD | {"id": commit} for commit in commits])
             elif path.startswith(f"/api/models/{repo}/revision/"):
                 siblings = [
                     {"rfilename": name, "size": len(content)} for name, content in files.items()

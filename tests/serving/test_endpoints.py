@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from serving.agreement import server_args
 from serving.api import ModelSpec, ServerSpec
 from serving.endpoints import make_endpoint, server_spec_from_config
 from serving.errors import BadServing
-from serving.llama_server import LlamaServer, server_args
+from serving.llama_server import LlamaServer
 from serving.remote import UrlEndpoint
 from tests.serving.conftest import CONF
 

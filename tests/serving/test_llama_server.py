@@ -186,10 +186,12 @@ def test_a_server_that_is_killed_is_noticed(smollm2: ModelSpec, real_server: Ser
     server = LlamaServer(smollm2, real_server)
     pid = server.start().report["pid"]
     os.kill(pid, signal.SIGKILL)
-    assert wait_until_gone(pid)
-    assert not server.alive()
+    deadline = time.monotonic() + 30.0
     with pytest.raises(ServerDied, match="ended by signal 9 while serving"):
-        server.check()
+        while time.monotonic() < deadline:  # its last threads may take a moment
+            server.check()
+            time.sleep(0.02)
+    assert not server.alive()
     server.stop()
 
 
@@ -219,7 +221,7 @@ def test_more_context_than_the_model_has_is_refused(
         replace(smollm2, context_max=None), replace(real_server, context_per_slot=16384)
     )
     with pytest.raises(
-        ServerMismatch, match=r"asked for 16384 .* got 8192; .* set its context_max to that"
+        ServerMismatch, match=r"asked for 16384 .* got 8192; .*set its context_max to that"
     ):
         server.start()
     assert running_of_ours() == before
