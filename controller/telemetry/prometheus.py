@@ -112,7 +112,9 @@ class Prometheus:
 
     def read(self, backend: str, now_s: float) -> RangeResults:
         """Query status, sessions, weight and 5xx rate of every server of `backend`."""
-        end_s = round(now_s)
+        # To the millisecond, as Prometheus counts: the newest place of the grid is now, not up to
+        # half a second ago, when the first scrape of a young fleet may not have been.
+        end_s = round(now_s, 3)
         config = self._config
         matrices = {
             field: parse_matrix(self._range(query, end_s - config.lookback_s, end_s))
@@ -148,6 +150,8 @@ class Prometheus:
             start_time=datetime.fromtimestamp(start_s, UTC),
             end_time=datetime.fromtimestamp(end_s, UTC),
             step=f"{self._config.resolution_s:g}",
+            # The client rounds both times to whole seconds; these are the ones that count.
+            params={"start": f"{start_s:.3f}", "end": f"{end_s:.3f}"},
         )
 
     def _call(self, function: Any, query: str, **kwargs: Any) -> Any:
