@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from serving.errors import StopTimeout
+
 _PR_SET_PDEATHSIG = 1
 # Loaded here: between fork and exec nothing may be imported or allocated more than necessary.
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +50,10 @@ class Child:
         return "\n".join(text.strip().splitlines()[-lines:]) or "(empty log)"
 
     def stop(self, grace_s: float = GRACE_S) -> None:
-        """SIGTERM, `grace_s`, SIGKILL, to the whole group; returns when it is gone. Idempotent."""
+        """SIGTERM, `grace_s`, SIGKILL, to the whole group; returns when it is gone. Idempotent.
+
+        Raises `StopTimeout` when it does not even end when killed.
+        """
         # While the leader is not reaped its pid can't be another's, so the group is still ours.
         if self._process.poll() is None:
             self._signal(signal.SIGTERM)
@@ -56,7 +61,13 @@ class Child:
                 self._process.wait(grace_s)
             except subprocess.TimeoutExpired:
                 self._signal(signal.SIGKILL)
-        self._process.wait(_REAP_S)
+        try:
+            self._process.wait(_REAP_S)
+        except subprocess.TimeoutExpired:
+            raise StopTimeout(
+                f"process {self.pid} did not end within {_REAP_S:.0f} s of SIGKILL; if it holds a "
+                f"GPU, its driver may be stuck (nvidia-smi shows it)"
+            ) from None
 
     def _signal(self, number: signal.Signals) -> None:
         try:

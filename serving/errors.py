@@ -9,6 +9,7 @@
     ├── ProgramMissing       llama-server is neither configured nor found; says how to get it
     ├── StartTimeout         the server was not ready in time: what was awaited, last seen, log tail
     ├── ServerDied           the server ended on its own: exit code and log tail
+    ├── StopTimeout          a server does not end, even when it is killed
     ├── ServerMismatch       the server does not run as asked (context, slots, layers on the GPU)
     ├── NoRoomOnGpu          too little free GPU memory for the weights
     ├── EndpointUnreachable  an endpoint does not answer, or refuses the key
@@ -53,6 +54,10 @@ class StartTimeout(ServingError):
 
 class ServerDied(ServingError):
     """The server ended on its own; the message holds its exit code and the end of its log."""
+
+
+class StopTimeout(ServingError):
+    """A server does not end, even when it is killed (a driver holds it); names its pid."""
 
 
 class ServerMismatch(ServingError):

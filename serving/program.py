@@ -58,12 +58,19 @@ def find_llama_server(configured: str | None = None) -> Path:
 
 
 def program_version(program: Path) -> str:
-    """What the program says of itself, such as `b11434 (0c1e57098)`; raises `ProgramMissing`."""
+    """What the program says of itself, and what it was built from where our build notes that.
+
+    Raises `ProgramMissing`.
+    """
     said = _ask(program, "--version")
     found = re.search(r"version:\s*(.+)", said)
     if not found:
         raise ProgramMissing(f"{program} does not say its version; {_WAY_OUT}")
-    return found.group(1).strip()
+    version = found.group(1).strip()
+    note = program.with_name("version")
+    if note.is_file():
+        version += f", {note.read_text(encoding='utf-8', errors='replace').strip()[:200]}"
+    return version
 
 
 def list_devices(program: Path) -> tuple[Device, ...]:

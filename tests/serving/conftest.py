@@ -31,7 +31,7 @@ def real_server(smollm2: ModelSpec) -> ServerSpec:
     )
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def own_cache(real_program_path: str | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     """Records of running servers go to a folder of the tests' own."""
     with pytest.MonkeyPatch.context() as patch:

@@ -180,6 +180,10 @@ def test_a_wedged_server_is_not_alive_and_can_be_stopped(
     assert not server.alive()
     server.stop()
     assert not (state_dir() / f"{pid}.json").exists()
+    try:
+        assert server.start().report["pid"] != pid  # the way on: start it again
+    finally:
+        server.stop()
 
 
 def test_a_server_that_is_killed_is_noticed(smollm2: ModelSpec, real_server: ServerSpec) -> None:

@@ -73,6 +73,8 @@ def test_version_and_devices_come_from_the_program(tmp_path: Path) -> None:
         'echo "  CUDA0: A GPU (8 MiB, 4 MiB free)"; fi',
     )
     assert program_version(fake) == "7 (abc)"
+    fake.with_name("version").write_text("llama.cpp 0c1e570 (source 1.2, cpu)\n")
+    assert program_version(fake) == "7 (abc), llama.cpp 0c1e570 (source 1.2, cpu)"
     assert list_devices(fake) == (Device("CUDA0", "A GPU", 8, 4),)
 
 
