@@ -141,7 +141,8 @@ class ControlLoop:
             snapshot = self._telemetry.observe()
         with self._timed(timings, "decide"):
             decision = self._decide(snapshot)
-        if self._stop.is_set():
+        if self._stop.is_set() or self._cut_off(decision):
+            self._record_conversation(number, started_s, decision)
             return None
         with self._timed(timings, "guard"):
             guarded = self._guardrails.apply(decision.actions, snapshot)
@@ -177,6 +178,10 @@ class ControlLoop:
         self._record(record, decision)
         return record
 
+    def _cut_off(self, decision: Decision) -> bool:
+        """Whether the run ended while the policy was deciding: that is no step, nor a lost one."""
+        return decision.error is not None and self._elapsed_s() >= self._config.duration_s
+
     def _decide(self, snapshot: Snapshot) -> Decision:
         try:
             return self._policy.decide(snapshot, tuple(self._history))
@@ -186,15 +191,18 @@ class ControlLoop:
 
     def _record(self, record: dict[str, Any], decision: Decision) -> None:
         self._recorder.step(record)
-        if decision.conversation:
-            turns: Sequence[Any] = to_json(decision.conversation)
-            self._recorder.conversation(
-                {"step": record["step"], "started_s": record["started_s"], "turns": turns}
-            )
+        self._record_conversation(record["step"], record["started_s"], decision)
         if self._on_step is not None:
             self._on_step(record)
         if decision.infrastructure and not self._config.endure_endpoint:
             raise EndpointUnavailable(decision.error or "the model's endpoint is gone")
+
+    def _record_conversation(self, step: int, started_s: float, decision: Decision) -> None:
+        if decision.conversation:
+            turns: Sequence[Any] = to_json(decision.conversation)
+            self._recorder.conversation(
+                {"step": step, "started_s": round(started_s, 6), "turns": turns}
+            )
 
     @contextmanager
     def _timed(self, timings: dict[str, float], phase: str) -> Any:

@@ -17,10 +17,10 @@ The paper shows one example and no rule, so the rules are these, once, here:
   traffic, whatever weight it will have again.
 * A series is printed when its newest `series_points` values *change*: by more than the metric's
   own noise (`_METRICS`), so that a healthy fleet prints none.
-* A trend is *significant* when a straight line explains the samples (`scipy.stats.linregress`,
-  p <= 0.1, at least three samples) and the difference between the last and the first, which is the
-  figure printed, is at least 0.1 errors per second: one unit of what the table shows. The p-value
-  keeps a noisy rate from trending, the difference keeps a smooth but tiny drift from it.
+* A trend is *significant* when a straight line explains the samples (two-sided p-value of their
+  correlation with time <= 0.1, at least three samples) and the difference between the last and the
+  first, which is the figure printed, is at least 0.1 errors per second: one unit of what the table
+  shows. The p-value keeps a noisy rate from trending, the difference a smooth but tiny drift.
 * A trend is written once: behind the series when its printed values show it, else in the server's
   row of the table when the longer `trend_points` do.
 * What is not known is `-`, never 0.
@@ -29,10 +29,11 @@ The paper shows one example and no rule, so the rules are these, once, here:
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import linregress
+from scipy.special import stdtr
 
 from controller.api import ExecutedAction, Series, ServerView, Snapshot, Trend
 
@@ -103,11 +104,22 @@ def significant_trend(
     delta = samples[-1][1] - samples[0][1]
     if round(abs(delta), 6) < TREND_MIN_DELTA:
         return None
-    fit = linregress([t for t, _ in samples], [v for _, v in samples])
-    if not fit.pvalue <= TREND_P_VALUE or math.copysign(1, fit.slope) != math.copysign(1, delta):
+    r = statistics.correlation([t for t, _ in samples], [v for _, v in samples])
+    if _p_value(r, len(samples)) > TREND_P_VALUE or math.copysign(1, r) != math.copysign(1, delta):
         return None
     span_s = samples[-1][0] - samples[0][0]
     return TrendFigure(delta, span_s, "RISING" if delta > 0 else "FALLING")
+
+
+def _p_value(r: float, samples: int) -> float:
+    """Two-sided p-value of a correlation `r`, as `scipy.stats.linregress` gives it.
+
+    Not that function itself: importing scipy.stats takes a second that no command line has.
+    """
+    freedom = samples - 2
+    if 1 - r * r < 1e-12:
+        return 0.0
+    return 2 * float(stdtr(freedom, -abs(r) * math.sqrt(freedom / (1 - r * r))))
 
 
 def format_user_message(

@@ -12,14 +12,16 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controller.api import Decision, ExecutedAction, ServerView, Snapshot, Usage
 from controller.observation import ObservationStyle, format_user_message
 from controller.policies.answer import Answer, add_usage, read_answer
-from controller.policies.endpoint import Endpoint, TurnResult
 from controller.policies.postprocess import CleanText, clean, family
 from controller.tools import MAX_CALLS, CheckedCall, check_call, tool_schemas
+
+if TYPE_CHECKING:
+    from controller.policies.endpoint import TurnResult
 
 Message = dict[str, Any]
 
@@ -55,6 +57,9 @@ class LlmPolicy:
     """`controller.api.Policy` of a model. KeyError at construction for an unknown `postprocess`."""
 
     def __init__(self, config: LlmPolicyConfig) -> None:
+        # Importing the OpenAI client takes over a second, which only a model's run should pay.
+        from controller.policies.endpoint import Endpoint
+
         self.config = config
         self._family = family(config.postprocess)
         self._tools = tool_schemas()

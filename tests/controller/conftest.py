@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from controller.haproxy import RuntimeSocket
 from testbed import programs
 from tests.controller.rig import Rig, wait_until
 from tests.requirements import require
+
+# A loaded machine is no failure.
+settings.register_profile("controller", deadline=None)
+settings.load_profile("controller")
 
 
 @pytest.fixture(scope="module")

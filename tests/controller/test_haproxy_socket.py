@@ -72,7 +72,7 @@ def test_refusals_come_back_in_haproxys_words(rig: Rig) -> None:
     client = RuntimeSocket(rig.socket)
     assert client.drain("be_api", "api-9") == "No such server."
     assert client.drain("be_nope", "api-1") == "No such backend."
-    with pytest.raises(HAProxyAnswer, match="No such proxy|find backend"):
+    with pytest.raises(HAProxyAnswer, match=r"No such proxy|find backend"):
         client.server_stats("be_nope")
 
 

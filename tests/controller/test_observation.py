@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.api import Action, ExecutedAction
 from controller.observation import (
     ObservationStyle,
+    _p_value,
     format_history,
     format_observation,
     format_user_message,
@@ -116,6 +120,17 @@ def test_what_counts_as_significant(values: tuple[float | None, ...], expected: 
     sampled = series(*values)
     trend = significant_trend(sampled.times_s, sampled.values)
     assert (str(trend) if trend else None) == expected
+
+
+@given(st.lists(st.floats(0, 50), min_size=3, max_size=13))
+def test_the_p_value_is_that_of_a_linear_regression(values: list[float]) -> None:
+    linregress = pytest.importorskip("scipy.stats").linregress
+    if max(values) - min(values) < 1e-3:
+        return
+    times = [15.0 * i for i in range(len(values))]
+    expected = linregress(times, values)
+    found = _p_value(statistics.correlation(times, values), len(values))
+    assert found == pytest.approx(float(expected.pvalue), abs=1e-5)
 
 
 def test_history_keeps_the_last_action_of_each_server() -> None:

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from controller.policies.postprocess import FAMILIES, clean, family
 
 HERMES = '<tool_call>\n{"name": "drain"}\n</tool_call>'
-XML = "<tool_call>\n<function=drain>\n<parameter=server>\napi-1\n</parameter>\n</function>\n</tool_call>"
+XML = (
+    "<tool_call>\n<function=drain>\n<parameter=server>\napi-1\n</parameter>\n"
+    "</function>\n</tool_call>"
+)
 GEMMA = '<|tool_call>call:drain{server:<|"|>api-1<|"|>}<tool_call|>'
 HARMONY = (
     "<|start|>assistant<|channel|>commentary to=functions.drain <|constrain|>json"
@@ -59,13 +62,24 @@ def test_none_means_nothing_is_stripped() -> None:
         family("llama")
 
 
-_pieces = st.sampled_from(
-    ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|channel|>analysis<|message|>"]
-    + ["<|end|>", "<|channel>thought", "<channel|>", "<|tool_call|>", " to=functions.x", "a", "\n"]
+_PIECES = [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<|channel|>analysis<|message|>",
+    "<|end|>",
+    "<|channel>thought",
+    "<channel|>",
+    "<|tool_call|>",
+    "to=functions.x",
+    "a",
+]
+
+
+@given(
+    st.sampled_from(sorted(FAMILIES)), st.lists(st.sampled_from(_PIECES), max_size=30).map(" ".join)
 )
-
-
-@given(st.sampled_from(sorted(FAMILIES)), st.lists(_pieces, max_size=30).map("".join))
 def test_any_mix_of_markup_is_survived(name: str, content: str) -> None:
     cleaned = clean(content, family(name))
     if name.startswith("qwen"):

@@ -1,0 +1,213 @@
+"""The whole controller on a real HAProxy and a real Prometheus."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.attach import Target, attach, discover
+from controller.config import ControllerConfig
+from controller.errors import HAProxyUnavailable, RequestError, TelemetryError
+from controller.haproxy import RuntimeSocket
+from controller.policies import StaticPolicy, ThresholdPolicy
+from controller.records import JsonlRecorder
+from controller.telemetry.prometheus import Prometheus, TelemetryConfig
+from tests.controller.rig import Rig, free_port, wait_until
+
+QUICK = ControllerConfig(interval_s=1.0, settle_s=0.1)
+
+
+@pytest.fixture
+def load(prometheus_rig: Rig, rig: Rig) -> Iterator[Rig]:
+    """Requests all the time, `api-2` failing all of them."""
+    rig.backends[1].status = 500
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.wait(0.02):
+            rig.get()
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    yield rig
+    stop.set()
+    thread.join()
+
+
+def target(rig: Rig) -> Target:
+    return Target(rig.prometheus_url, rig.socket)
+
+
+def test_threshold_drains_the_failing_server(load: Rig, tmp_path: Path) -> None:
+    stop = threading.Event()
+    records = []
+
+    def on_step(record: dict) -> None:
+        records.append(record)
+        if any(r["ok"] and r["action"]["kind"] == "drain" for r in record["results"]):
+            stop.set()
+
+    recorder = JsonlRecorder(tmp_path)
+    attached = attach(
+        target(load),
+        ThresholdPolicy(),
+        90.0,
+        QUICK,
+        recorder=recorder,
+        stop=stop,
+        on_step=on_step,
+    )
+    result = attached.loop.run()
+    attached.close()
+    recorder.close()
+    assert result.stopped, "nothing was drained"
+    stats = {s.slot: s for s in RuntimeSocket(load.socket).server_stats("be_api")}
+    assert [s.slot for s in stats.values() if s.admin_state == "drain"] == ["api-2"]
+    assert stats["api-2"].weight == 25
+    last = records[-1]
+    assert {s["server"]: s["admin_state"] for s in last["post"]["servers"]} == {
+        "api-1": "ready",
+        "api-2": "drain",
+        "api-3": "ready",
+    }
+    seen = {s["server"]: s for s in last["snapshot"]["servers"]}
+    assert seen["api-2"]["errors_per_s"] > 0
+    assert seen["api-1"]["errors_per_s"] == 0
+    assert seen["api-2"]["series"]["status"]["values"][-1] == 1
+    assert last["snapshot"]["algorithm"] == "leastconn"
+    window = last["snapshot"]["window"]
+    assert 0 < window["observed_s"] <= 120
+    assert json.loads((tmp_path / "steps.jsonl").read_text().splitlines()[-1]) == last
+
+
+def test_shadow_decides_and_touches_nothing(load: Rig) -> None:
+    records: list[dict] = []
+    stop = threading.Event()
+
+    def on_step(record: dict) -> None:
+        records.append(record)
+        if record["guarded_plan"]:
+            stop.set()
+
+    attached = attach(
+        target(load), ThresholdPolicy(), 90.0, QUICK, stop=stop, on_step=on_step, shadow=True
+    )
+    attached.loop.run()
+    attached.close()
+    assert [r["ok"] for r in records[-1]["results"]] == [False]
+    stats = RuntimeSocket(load.socket).server_stats("be_api")
+    assert [(s.weight, s.admin_state) for s in stats] == [(100, "ready")] * 3
+
+
+def test_discovery_chooses_the_backend(rig: Rig) -> None:
+    where = Target("http://127.0.0.1:1", rig.socket)
+    assert discover(where, QUICK).backend == "be_api"
+    assert discover(where, QUICK, "be_other").algorithm == "roundrobin"
+    with pytest.raises(RequestError, match="unknown backend 'be_x'; HAProxy has be_api, be_other"):
+        discover(where, QUICK, "be_x")
+
+
+def test_no_prometheus_is_one_line(rig: Rig) -> None:
+    attached = attach(
+        Target(f"http://127.0.0.1:{free_port()}", rig.socket), StaticPolicy(), 10.0, QUICK
+    )
+    with pytest.raises(TelemetryError, match="connection refused"):
+        attached.loop.run()
+    attached.close()
+
+
+def test_a_backend_that_prometheus_does_not_know(prometheus_rig: Rig, rig: Rig) -> None:
+    prometheus = Prometheus(rig.prometheus_url, TelemetryConfig())
+    results = prometheus.read("be_nope", 1_000_000_000.0)
+    prometheus.close()
+    assert (results.status, results.errors_per_s, results.oldest_s) == ({}, {}, None)
+
+
+def test_a_haproxy_that_dies_ends_the_loop(prometheus_rig: Rig) -> None:
+    own = Rig()
+    try:
+        process = own.start_haproxy()
+        where = Target(prometheus_rig.prometheus_url, own.socket)
+
+        def on_step(_record: dict) -> None:
+            process.kill()
+            process.wait()
+
+        attached = attach(where, StaticPolicy(), 60.0, QUICK, on_step=on_step)
+        with pytest.raises(HAProxyUnavailable):
+            attached.loop.run()
+        attached.close()
+    finally:
+        own.stop()
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "controller", *arguments]
+
+
+def test_command_line_runs_in_shadow_and_ends_on_ctrl_c(load: Rig, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command(
+            "--prometheus", load.prometheus_url, "--haproxy", load.socket, "--shadow",
+            "--interval", "1", "--out", str(tmp_path),
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    steps = tmp_path / "steps.jsonl"
+    try:
+        wait_until(lambda: steps.exists() and steps.read_text().count("\n") >= 2, "two steps")
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert errors == ""
+    assert output.startswith("backend be_api (leastconn): api-1, api-2, api-3; policy threshold,")
+    assert "stopped: " in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--haproxy", "/nonexistent.sock"), "No such file"),
+        (("--haproxy", "tcp://x"), "expected tcp://host:port"),
+        (("--policy", "llm"), "needs --base-url and --model"),
+        (("--backend", "be_x"), "unknown backend 'be_x'"),
+        (("--config", "/nonexistent.yaml"), "can't read /nonexistent.yaml"),
+        (("--duration", "1"), "shorter than one interval"),
+        (("--policy", "llm", "--base-url", "http://h", "--model", "m", "--postprocess", "x"),
+         "unknown post-processing"),
+        (("--out", "/proc/nope"), "can't write to /proc/nope"),
+        (("--prometheus", "http://127.0.0.1:1"), "connection refused"),
+    ],
+)  # fmt: skip
+def test_a_wrong_request_is_one_line_and_exit_code_2(
+    rig: Rig, arguments: tuple[str, ...], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from controller.cli import main
+
+    base = ["--prometheus", "http://127.0.0.1:1", "--haproxy", rig.socket]
+    handler = signal.getsignal(signal.SIGINT)
+    assert main([*base, *arguments]) == 2
+    assert signal.getsignal(signal.SIGINT) is handler
+    errors = capsys.readouterr().err
+    assert word in errors
+    assert len(errors.strip().splitlines()) == 1
+
+
+def test_python_m_controller_has_help() -> None:
+    done = subprocess.run(
+        command("--help"), capture_output=True, text=True, timeout=60, env=os.environ, check=False
+    )
+    assert done.returncode == 0
+    assert "--shadow" in done.stdout
