@@ -27,6 +27,8 @@ from controller.errors import ControllerError, EndpointUnavailable
 from controller.haproxy import RuntimeSocket
 from controller.loop import LoopResult
 from controller.records import JsonlRecorder
+from serving.api import EndpointInfo
+from serving.probe import answers
 from sweep.cluster.messages import Progress, Report, Task
 from sweep.config.specs import controller_config, duration_and_interval, testbed_kind, testbed_spec
 from sweep.errors import InfrastructureError, ModelServerLost, RunInterrupted
@@ -252,8 +254,19 @@ class _Attempt:
             algorithm=self._point.algorithm,
             recorder=recorder,
             stop=self._control.stop,
-            on_step=self._control.on_step,
+            on_step=self._on_step,
         )
+
+    def _on_step(self, record: dict[str, Any]) -> None:
+        """Tell the progress; after a decision timed out, see whether the server still decodes."""
+        self._control.on_step(record)
+        lease = self._task.lease
+        if lease is None or not str(record["error"] or "").startswith("timeout"):
+            return
+        endpoint = EndpointInfo(lease.base_url, lease.api_key, lease.model)
+        deadline_s = float(self._point.config["serving"]["liveness_timeout_s"])
+        if not self._control.stop.is_set() and not answers(endpoint, deadline_s):
+            raise ModelServerLost(f"the model server decodes nothing within {deadline_s:g} s")
 
     def _side_by_side(
         self, attached: Attached, policy: Any, t0_us: int
@@ -274,11 +287,11 @@ class _Attempt:
         return result, loop
 
     def _on_load_done(self, load: Any, policy: Any) -> None:
-        """A load that failed ends the loop too, also while a model is thinking."""
+        """No decision outlives the load; a load that failed ends the loop as well."""
         if load.exception() is not None:
             self._control.stop.set()
-            if hasattr(policy, "interrupt"):
-                policy.interrupt()
+        if hasattr(policy, "interrupt"):
+            policy.interrupt()
 
     def _collect(self, measured: _Measured) -> RunFacts:
         load = measured.load
