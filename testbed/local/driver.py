@@ -22,7 +22,7 @@ from testbed.config import prometheus as prometheus_config
 from testbed.config import redis as redis_config
 from testbed.config.haproxy import HAProxyConfig
 from testbed.config.slots import shuffled_slots
-from testbed.errors import LoadFailed, OutputFailed, ProgramMissing, TestbedError
+from testbed.errors import Interrupted, LoadFailed, OutputFailed, ProgramMissing, TestbedError
 from testbed.load.session import LoadSession
 from testbed.load.sources import FileSource, RedisSource, TelemetrySource
 from testbed.local.layout import Layout
@@ -259,6 +259,12 @@ class LocalTestbed:
             if code is None or (name == "k6" and self._session is not None and code >= 0):
                 continue
             raise child.died()
+
+    def hold(self) -> None:
+        """Keep a started testbed up; ends by `Interrupted` or `ComponentDied`."""
+        while not self._interrupted.wait(0.2):
+            self.check()
+        raise Interrupted("asked to end")
 
     # --- accounts ------------------------------------------------------------------------------
 

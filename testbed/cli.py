@@ -1,0 +1,227 @@
+"""The command line of this room. Exit codes: 0 done, 1 it failed on the way, 2 wrong request."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from testbed import leftovers
+from testbed.api import Addresses, FleetSpec, LoadResult, LoadSpec, ServerProfile, TestbedSpec
+from testbed.errors import Interrupted, TestbedError
+from testbed.leftovers import TestbedInfo, list_testbeds, sweep_leftovers
+from testbed.workdir import WorkDir
+
+PAPER_PROFILES = (
+    ServerProfile(base_ms=8, jitter_ms=3, error_rate=0.0),
+    ServerProfile(base_ms=7, jitter_ms=2, error_rate=0.0),
+    ServerProfile(base_ms=9, jitter_ms=4, error_rate=0.05),
+)
+"""The fleet of the paper's Table 1, as in conf/fleet/paper.yaml."""
+
+_EPILOG = """\
+examples:
+  python -m testbed up                         a fleet of three; Ctrl-C tears it down
+  python -m testbed up -n 5 --load 60          … and 60 s of load on it, recorded in ./testbed-run
+  python -m controller --help                  attach a control loop to the addresses printed
+  python -m testbed ps                         every testbed of yours on this machine
+  python -m testbed down 3kx0q1zz              end one of them
+  python -m testbed gc                         remove what dead owners left
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    top = argparse.ArgumentParser(
+        prog="python -m testbed",
+        description="Bring up one fleet behind HAProxy, and see or remove the ones that exist.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="start a local testbed and hold it until Ctrl-C")
+    up.add_argument("-n", "--backends", type=int, default=3, help="fleet size N (default 3)")
+    up.add_argument("--algorithm", choices=["leastconn", "roundrobin"], default="leastconn")
+    up.add_argument(
+        "--errors", choices=["on", "off"], default="on", help="5%% errors on instances 2, 5, 8, …"
+    )
+    up.add_argument("--seed", type=int, default=42, help="of draws, slots and arrivals")
+    up.add_argument("--workers", type=int, default=1, help="gunicorn workers of a backend")
+    up.add_argument("--threads", type=int, default=4, help="threads of a worker")
+    up.add_argument(
+        "--load", type=float, metavar="SECONDS", help="let 10 N virtual users go for so long"
+    )
+    up.add_argument("--telemetry", choices=["redis", "file"], default="redis")
+    up.add_argument(
+        "--out", type=Path, default=Path("testbed-run"), help="folder for the load's records"
+    )
+    up.add_argument("--start-timeout", type=float, default=60.0, metavar="SECONDS")
+    commands.add_parser("ps", help="list testbeds with owner, age and state")
+    down = commands.add_parser("down", help="end one testbed")
+    down.add_argument("id", help="as `ps` shows it")
+    commands.add_parser("gc", help="remove what dead owners left")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code."""
+    arguments = parser().parse_args(argv)
+    run = {"up": _up, "ps": _ps, "down": _down, "gc": _gc}[arguments.command]
+    try:
+        return run(arguments)
+    except Interrupted:
+        return 0
+    except TestbedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _spec(arguments: argparse.Namespace) -> TestbedSpec:
+    fleet = FleetSpec(
+        backends=arguments.backends,
+        profiles=PAPER_PROFILES,
+        error_mode="error_on" if arguments.errors == "on" else "error_off",
+        seed=arguments.seed,
+        workers=arguments.workers,
+        threads=arguments.threads,
+    )
+    load = LoadSpec(
+        profile="steady",
+        vus=10 * arguments.backends,
+        duration_s=60.0 if arguments.load is None else arguments.load,
+        sleep_min_ms=5.0,
+        sleep_max_ms=50.0,
+        seed=arguments.seed,
+        telemetry=arguments.telemetry,
+    )
+    return TestbedSpec(
+        run_id=f"by-hand-{os.getpid()}",
+        algorithm=arguments.algorithm,
+        fleet=fleet,
+        load=load,
+        shuffle_seed=arguments.seed,
+        start_timeout_s=arguments.start_timeout,
+    )
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    # Not needed, and slow to load, for the other commands.
+    from testbed.factory import check
+    from testbed.local.driver import LocalTestbed
+
+    spec = _spec(arguments)
+    if problems := check("local", spec):
+        print("\n".join(f"error: {problem}" for problem in problems), file=sys.stderr)
+        return 2
+    testbed = LocalTestbed(spec, foreground=True)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        testbed.interrupt()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    print(f"starting {spec.fleet.backends} backends, HAProxy, Prometheus and Redis …", flush=True)
+    try:
+        addresses = testbed.start()
+        print(describe(addresses), flush=True)
+        if arguments.load is not None:
+            testbed.start_load(arguments.out)
+            print(
+                f"load of {spec.load.vus} virtual users for {spec.load.duration_s:g} s", flush=True
+            )
+            print(summarise(testbed.wait_load(), arguments.out), flush=True)
+        print("Ctrl-C tears it down", flush=True)
+        testbed.hold()
+    except Interrupted:
+        print("tearing down", flush=True)
+    finally:
+        testbed.stop()
+    return 0
+
+
+def describe(addresses: Addresses) -> str:
+    """Addresses of a testbed, one a line."""
+    lines = [
+        f"frontend        {addresses.frontend_url}/work",
+        f"prometheus      {addresses.prometheus_url}",
+        f"runtime socket  {addresses.runtime_socket}",
+        f"redis           {addresses.redis_url}",
+    ]
+    lines += [f"backend {i}       {url}" for i, url in enumerate(addresses.backend_urls, start=1)]
+    return "\n".join(lines)
+
+
+def summarise(result: LoadResult, out: Path) -> str:
+    """What a load did, in a few lines."""
+    duration = result.summary["metrics"]["http_req_duration"]["values"]
+    return (
+        f"{result.requests} requests, {result.achieved_rate_rps:.0f} per second,"
+        f" {result.http_5xx} of them 5xx ({result.http_5xx / result.requests:.2%})\n"
+        f"latency: mean {duration['avg']:.1f}, p50 {duration['med']:.1f},"
+        f" p95 {duration['p(95)']:.1f}, p99 {duration['p(99)']:.1f} ms\n"
+        f"{result.rows} rows in {out / 'requests.parquet'}"
+    )
+
+
+def _ps(arguments: argparse.Namespace) -> int:
+    print(table(list_testbeds()))
+    return 0
+
+
+def table(infos: Sequence[TestbedInfo]) -> str:
+    """Testbeds as a table."""
+    if not infos:
+        return "no testbeds"
+    rows = [("ID", "DRIVER", "RUN", "OWNER", "AGE", "RUNNING")]
+    for info in infos:
+        owner = f"{info.owner.pid}" if info.owner_alive else f"{info.owner.pid} (dead)"
+        running = f"{len(info.running)} components" if info.running else "nothing"
+        rows.append((info.id, info.kind, info.run_id, owner, _age(info.age_s), running))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    chosen = [info for info in list_testbeds() if info.id == arguments.id]
+    if not chosen:
+        print(f"error: no testbed {arguments.id!r}; `ps` lists them", file=sys.stderr)
+        return 2
+    info = chosen[0]
+    if info.owner_alive and info.foreground:
+        os.kill(info.owner.pid, signal.SIGTERM)
+    elif info.owner_alive:
+        # Its owner is a sweep: that sees a component die, and does the rest itself.
+        leftovers.kill_children(WorkDir(info.path))
+        print(f"ended the processes of {info.id}; process {info.owner.pid} still owns it")
+        return 0
+    else:
+        sweep_leftovers()
+    deadline = time.monotonic() + 15
+    while info.path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if info.path.exists():
+        print(f"error: {info.id} is still there; its owner is process {info.owner.pid}")
+        return 1
+    print(f"removed {info.id}")
+    return 0
+
+
+def _gc(arguments: argparse.Namespace) -> int:
+    removed = sweep_leftovers()
+    print("\n".join(f"removed {name}" for name in removed) or "nothing to remove")
+    return 0

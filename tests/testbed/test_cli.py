@@ -1,0 +1,111 @@
+"""`python -m testbed`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from testbed import cli, programs
+from testbed.leftovers import TestbedInfo
+from testbed.workdir import Process
+from tests.requirements import require
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "testbed", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    for name in programs.NEEDED:
+        require({"redis": "valkey"}.get(name, name), lambda name=name: programs.find(name))
+    arguments = ["up", "-n", "1", "--load", "2", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "testbed", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_up_ps_down(up: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert up.stdout is not None
+    lines = []
+    for line in up.stdout:
+        lines.append(line.strip())
+        if "Ctrl-C" in line:
+            break
+    said = "\n".join(lines)
+    frontend = re.search(r"frontend\s+(\S+)", said)
+    assert frontend and httpx.get(frontend.group(1)).status_code in (200, 500)
+    assert re.search(r"\d+ requests, \d+ per second", said)
+    assert (tmp_path / "out" / "requests.parquet").exists()
+    (row,) = [line for line in run("ps").stdout.splitlines() if f"by-hand-{up.pid}" in line]
+    assert "components" in row
+    down = run("down", row.split()[0])
+    assert (down.returncode, down.stdout) == (0, f"removed {row.split()[0]}\n")
+    assert up.wait(30) == 0
+    assert f"by-hand-{up.pid}" not in run("ps").stdout
+
+
+def test_ctrl_c_tears_down(up: subprocess.Popen[str]) -> None:
+    assert up.stdout is not None
+    up.stdout.readline()
+    os.kill(up.pid, signal.SIGINT)
+    assert up.wait(30) == 0
+    assert "tearing down" in up.stdout.read()
+    assert f"by-hand-{up.pid}" not in run("ps").stdout
+
+
+def test_a_wrong_request_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["up", "-n", "0"]) == 2
+    assert "0 backends" in capsys.readouterr().err
+    assert cli.main(["down", "nothing"]) == 2
+    assert "no testbed 'nothing'" in capsys.readouterr().err
+
+
+def test_the_table_shows_dead_owners() -> None:
+    info = TestbedInfo(
+        id="abc",
+        path=Path("/tmp/x"),
+        kind="local",
+        run_id="static-error_on_leastconn_n3_s42",
+        owner=Process(1234, 1),
+        owner_alive=False,
+        foreground=False,
+        age_s=7300,
+        running=("haproxy", "k6"),
+    )
+    lines = cli.table([info]).splitlines()
+    assert lines[0].split() == ["ID", "DRIVER", "RUN", "OWNER", "AGE", "RUNNING"]
+    assert "1234 (dead)" in lines[1]
+    assert "2 h" in lines[1]
+    assert "2 components" in lines[1]
+    assert cli.table([]) == "no testbeds"
+
+
+def test_the_fleet_by_hand_is_the_one_of_the_configuration() -> None:
+    import yaml
+
+    text = (Path(__file__).parents[2] / "conf" / "fleet" / "paper.yaml").read_text()
+    config = yaml.safe_load(text)
+    assert config["profiles"] == [vars(profile) for profile in cli.PAPER_PROFILES]
+    defaults = cli.parser().parse_args(["up"])
+    assert (defaults.workers, defaults.threads) == (config["workers"], config["threads"])
