@@ -39,6 +39,7 @@ if ! flock --nonblock 9; then
     flock 9
 fi
 if is_built; then done_already; fi
+rm -rf "$target"/build.*   # of builds that were killed: the lock says that none is under way
 
 for tool in cc c++ tar; do
     command -v "$tool" >/dev/null || die "no $tool; install it: apt-get install build-essential"

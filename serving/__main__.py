@@ -96,6 +96,7 @@ def _list(registry: dict[str, ModelSpec]) -> None:
         )
     console = Console()
     console.print(table)
+    console.print("~ is estimated, at 2 bytes per parameter.")
     console.print("Fetch weights with [bold]python -m serving pull MODEL[/bold].")
 
 
