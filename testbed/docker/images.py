@@ -1,0 +1,137 @@
+"""Which images a testbed runs on, and whether they are here (paper, §4.1 and §4.3).
+
+`official` are the vendors' images at pinned tags and a small one of ours for the backends;
+`debian` is one image with every program, built without any registry (see `build`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from docker.errors import ImageNotFound
+
+from testbed.docker.engine import Engine
+from testbed.docker.settings import DockerSettings, ImageSet
+from testbed.errors import TestbedUnavailable
+
+Role = Literal["haproxy", "dataplane", "prometheus", "redis", "k6", "backend"]
+ROLES: tuple[Role, ...] = ("haproxy", "dataplane", "prometheus", "redis", "k6", "backend")
+
+SOURCES = Path(__file__).parent / "image"
+"""What our own images are made of: Dockerfiles, package list, lock."""
+ROOM = Path(__file__).parent.parent
+BACKEND_FILES = ("__init__.py", "api.py", "backend")
+"""Of this room: the Flask application, the same for every driver, and what it imports."""
+
+DATAPLANE_LABEL = "drainbench.dataplaneapi"
+VERSIONS_LABEL = "drainbench.versions"
+
+# The paper's versions where it names one (Prometheus and k6). k6 2 has no `k6/experimental/redis`.
+OFFICIAL: Mapping[str, str] = {
+    "haproxy": "haproxytech/haproxy-debian:3.2.4",
+    "prometheus": "prom/prometheus:v3.8.1",
+    "redis": "redis:7.4.2-alpine",
+    "k6": "grafana/k6:1.4.2",
+}
+
+
+@cache
+def source_digest() -> str:
+    """Twelve hex digits over everything that our own images are made of."""
+    digest = hashlib.sha256()
+    for root in (SOURCES, *(ROOM / name for name in BACKEND_FILES)):
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(str(path.relative_to(ROOM)).encode() + b"\0")
+                digest.update(path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def debian_image() -> str:
+    """Reference of the image with everything; it changes with its sources."""
+    return f"drainbench/testbed:{source_digest()}"
+
+
+def backend_image() -> str:
+    """Reference of the backends' image in the `official` set; it changes with its sources."""
+    return f"drainbench/backend:{source_digest()}"
+
+
+def references(settings: DockerSettings) -> dict[str, str]:
+    """Image reference by role."""
+    if settings.images == "debian":
+        names = dict.fromkeys(ROLES, debian_image())
+    else:
+        names = {**OFFICIAL, "dataplane": OFFICIAL["haproxy"], "backend": backend_image()}
+    unknown = settings.image_names.keys() - names.keys()
+    if unknown:
+        raise TestbedUnavailable(
+            f"testbed.image_names: {', '.join(sorted(unknown))} is not one of {', '.join(ROLES)}"
+        )
+    return {**names, **settings.image_names}
+
+
+def how_to_get(reference: str) -> str:
+    """The command that brings `reference` here."""
+    kind: ImageSet | None = None
+    if reference.startswith("drainbench/testbed:"):
+        kind = "debian"
+    elif reference.startswith("drainbench/backend:"):
+        kind = "official"
+    if kind:
+        return (
+            f"python -m testbed build-image --set {kind} "
+            "(or --load FILE, saved on another node with --save FILE)"
+        )
+    return f"docker pull {reference}"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images that are here: reference and id by role, and the labels of each."""
+
+    references: Mapping[str, str]
+    ids: Mapping[str, str]
+    labels: Mapping[str, Mapping[str, str]]
+
+    @property
+    def dataplane(self) -> bool:
+        """Whether HAProxy's image has the Data Plane API inside."""
+        name = self.references["dataplane"]
+        return name.startswith("haproxytech/") or bool(
+            self.labels["dataplane"].get(DATAPLANE_LABEL)
+        )
+
+    @property
+    def prometheus_version(self) -> tuple[int, ...]:
+        """Version of Prometheus as far as label or tag tell; empty where they do not."""
+        versions = json.loads(self.labels["prometheus"].get(VERSIONS_LABEL, "{}"))
+        tag = self.references["prometheus"].rpartition(":")[2]
+        text = str(versions.get("prometheus") or tag)
+        return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+def resolve(engine: Engine, settings: DockerSettings) -> Images:
+    """The images of `settings`. Raises `TestbedUnavailable` naming all that are missing."""
+    names = references(settings)
+    found: dict[str, dict] = {}
+    missing: list[str] = []
+    for name in dict.fromkeys(names.values()):
+        try:
+            found[name] = engine.api.inspect_image(name)
+        except ImageNotFound:
+            missing.append(f"{name}: {how_to_get(name)}")
+    if missing:
+        raise TestbedUnavailable("missing Docker images: " + "; ".join(missing))
+    return Images(
+        names,
+        {role: found[name]["Id"] for role, name in names.items()},
+        {role: found[name]["Config"].get("Labels") or {} for role, name in names.items()},
+    )
