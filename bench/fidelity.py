@@ -1,0 +1,157 @@
+"""How close the local testbed comes to the paper's latencies, rate and error floor.
+
+    python bench/fidelity.py                         both arms with the default concurrency
+    python bench/fidelity.py --workers 1 --threads 4
+    python bench/fidelity.py --grid                  several concurrency settings, one line each
+
+Arm `static`: error-on, N=3, leastconn, nobody intervenes (Table 8). Arm `drained`: the same with
+the faulty slot drained from the start (Table 9, N=3). Run it on an otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import polars as pl
+from statsmodels.stats.proportion import proportion_confint
+
+from testbed.api import BACKEND_NAME, FleetSpec, LoadSpec, TestbedSpec
+from testbed.cli import PAPER_PROFILES
+from testbed.config.slots import shuffled_slots
+from testbed.factory import create
+from testbed.runtime_socket import ask
+
+GRID = ((1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (4, 1))
+"""Gunicorn workers and threads tried by `--grid`."""
+
+PAPER = {
+    "static": {"mean": 12.0, "p50": 11.9, "p95": 15.6, "p99": 17.7, "rate": 24.4, "floor": 1.67},
+    "drained": {"p95": 27.0},
+}
+"""Table 8 (uncontrolled) with §5.4's rate, Table 5's floor in %, and Table 9 at N=3 (26 to 28)."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One arm: latencies in ms, requests per second and virtual user, 5xx in %."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    rate: float
+    floor: float
+    floor_low: float
+    floor_high: float
+    requests: int
+    cpu_s: dict[str, float]
+
+
+def measure(arm: str, workers: int, threads: int, arguments: argparse.Namespace) -> Measured:
+    """Run one arm on a testbed of its own."""
+    spec = TestbedSpec(
+        run_id=f"fidelity-{arm}",
+        algorithm=arguments.algorithm,
+        fleet=FleetSpec(arguments.backends, PAPER_PROFILES, "error_on", 42, workers, threads),
+        load=LoadSpec(
+            profile="steady",
+            vus=10 * arguments.backends,
+            duration_s=arguments.duration,
+            sleep_min_ms=5.0,
+            sleep_max_ms=50.0,
+            seed=42,
+            telemetry=arguments.telemetry,
+        ),
+        shuffle_seed=42,
+    )
+    testbed = create("local", spec)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            addresses = testbed.start()
+            if arm == "drained":
+                for slot, instance in shuffled_slots(arguments.backends, 42).items():
+                    if spec.fleet.error_rate(instance) > 0:
+                        command = f"set server {BACKEND_NAME}/{slot} state drain"
+                        ask(addresses.runtime_socket, command)
+            testbed.start_load(Path(folder))
+            result = testbed.wait_load()
+            usage = testbed.usage()
+        finally:
+            testbed.stop()
+        duration = pl.read_parquet(Path(folder) / "requests.parquet")["duration_us"] / 1000
+    low, high = proportion_confint(result.http_5xx, result.requests, method="wilson")
+    quantiles = [duration.quantile(q, "linear") or 0.0 for q in (0.5, 0.95, 0.99)]
+    return Measured(
+        mean=float(duration.mean() or 0.0),  # type: ignore[arg-type]
+        p50=quantiles[0],
+        p95=quantiles[1],
+        p99=quantiles[2],
+        rate=result.achieved_rate_rps / spec.load.vus,
+        floor=100 * result.http_5xx / result.requests,
+        floor_low=100 * low,
+        floor_high=100 * high,
+        requests=result.requests,
+        cpu_s={name: round(used.cpu_s, 1) for name, used in usage.items()},
+    )
+
+
+def report(arm: str, measured: Measured) -> str:
+    """Measured against the paper, one line a number."""
+    lines = [f"{arm}: {measured.requests} requests, CPU seconds {measured.cpu_s}"]
+    units = {"rate": "req/s/VU", "floor": "%"}
+    for name, expected in PAPER[arm].items():
+        value = getattr(measured, name)
+        deviation = 100 * (value / expected - 1)
+        lines.append(
+            f"  {name:6} {value:8.2f} {units.get(name, 'ms'):8}  paper {expected:6.2f}"
+            f"  {deviation:+6.1f}%"
+        )
+    if "floor" in PAPER[arm]:
+        inside = measured.floor_low <= PAPER[arm]["floor"] <= measured.floor_high
+        where = "inside" if inside else "OUTSIDE"
+        lines.append(
+            f"  floor's Wilson interval [{measured.floor_low:.2f}, {measured.floor_high:.2f}] %:"
+            f" the paper's is {where}"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--duration", type=float, default=120.0, help="s of load per arm")
+    parser.add_argument("--backends", type=int, default=3)
+    parser.add_argument("--algorithm", choices=["leastconn", "roundrobin"], default="leastconn")
+    parser.add_argument("--telemetry", choices=["redis", "file"], default="redis")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--grid", action="store_true", help="try several concurrency settings")
+    arguments = parser.parse_args(argv)
+    print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs", flush=True)
+    if not arguments.grid:
+        for arm in PAPER:
+            measured = measure(arm, arguments.workers, arguments.threads, arguments)
+            print(report(arm, measured), flush=True)
+        return 0
+    print("workers threads | static mean   p50   p95   p99  rate | drained mean   p50   p95   p99")
+    for workers, threads in GRID:
+        static, drained = (measure(arm, workers, threads, arguments) for arm in PAPER)
+        print(
+            f"{workers:7} {threads:7} | {static.mean:11.1f} {static.p50:5.1f} {static.p95:5.1f}"
+            f" {static.p99:5.1f} {static.rate:5.1f} | {drained.mean:12.1f} {drained.p50:5.1f}"
+            f" {drained.p95:5.1f} {drained.p99:5.1f}",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
