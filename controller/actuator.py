@@ -6,12 +6,15 @@ what is read back and recorded. `enable` returns it with that weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from controller.api import Action, ActionResult, ServerStat
 from controller.errors import HAProxyAnswer
 from controller.haproxy.fleet import Fleet
+from controller.haproxy.parse import ServerState
 from controller.haproxy.socket import RuntimeSocket
+
+States = Mapping[tuple[str, str], ServerState]
 
 
 class HAProxyActuator:
@@ -32,10 +35,10 @@ class HAProxyActuator:
         if not actions:
             return []
         results = []
-        before = self._by_server(self.read())
+        before = self.states()
         for action in actions:
             message = self._perform(action)
-            after = self._by_server(self.read())
+            after = self.states()
             results.append(_result(action, message, before, after))
             before = after
         return results
@@ -43,6 +46,10 @@ class HAProxyActuator:
     def read(self) -> list[ServerStat]:
         """Every server of the backend as HAProxy has it now. Raises `HAProxyError`."""
         return self._socket.server_stats(self._backend)
+
+    def states(self) -> States:
+        """What an action can change, of every server; one exchange. Raises `HAProxyError`."""
+        return self._socket.server_states(self._backend)
 
     def _perform(self, action: Action) -> str:
         """HAProxy's words: empty on success."""
@@ -60,10 +67,6 @@ class HAProxyActuator:
             case _:
                 return f"not an action: {str(action.kind)[:40]}"
 
-    @staticmethod
-    def _by_server(stats: Sequence[ServerStat]) -> dict[tuple[str, str], ServerStat]:
-        return {(stat.backend, stat.slot): stat for stat in stats}
-
 
 class ShadowActuator:
     """Reads as `HAProxyActuator` does and changes nothing."""
@@ -76,8 +79,8 @@ class ShadowActuator:
     def execute(self, actions: Sequence[Action]) -> list[ActionResult]:
         """A result with `ok=False` for each action that would have been executed."""
         actions = [action for action in actions if action.kind != "no_op"]
-        stats = {(s.backend, s.slot): s for s in self.read()} if actions else {}
-        return [_result(action, self.MESSAGE, stats, stats) for action in actions]
+        states = self._reader.states() if actions else {}
+        return [_result(action, self.MESSAGE, states, states) for action in actions]
 
     def read(self) -> list[ServerStat]:
         """Every server of the backend as HAProxy has it now. Raises `HAProxyError`."""
@@ -87,13 +90,13 @@ class ShadowActuator:
 def _result(
     action: Action,
     message: str,
-    before: dict[tuple[str, str], ServerStat],
-    after: dict[tuple[str, str], ServerStat],
+    before: States,
+    after: States,
 ) -> ActionResult:
     key = (action.backend, action.server)
     was, now = before.get(key), after.get(key)
     if not message and now is None:
-        raise HAProxyAnswer(f"{action.backend}/{action.server} is gone from show stat")
+        raise HAProxyAnswer(f"{action.backend}/{action.server} is gone from show servers state")
     if not message and now is not None:
         message = _untrue(action, now)
     return ActionResult(
@@ -106,7 +109,7 @@ def _result(
     )
 
 
-def _untrue(action: Action, now: ServerStat) -> str:
+def _untrue(action: Action, now: ServerState) -> str:
     """What the read-back contradicts; empty when the action is seen to have worked (pitfall 1)."""
     if action.kind == "set_weight" and now.weight != action.weight:
         return f"accepted, but the weight reads {now.weight}"

@@ -86,7 +86,9 @@ def parse_backends(stat: str) -> list[BackendStat]:
 
 
 @dataclass(frozen=True)
-class _State:
+class ServerState:
+    """What `show servers state` says of one server: the part that actions change."""
+
     address: str
     admin_state: AdminState
     weight: int
@@ -99,7 +101,7 @@ def admin_state(bits: int) -> AdminState:
     return "drain" if bits & _DRAIN_BITS else "ready"
 
 
-def parse_states(text: str) -> dict[tuple[str, str], _State]:
+def parse_states(text: str) -> dict[tuple[str, str], ServerState]:
     """`show servers state`: address, admin state and user weight by (backend, server)."""
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) < 2 or not lines[0].isdigit() or not lines[1].startswith("# "):
@@ -109,7 +111,7 @@ def parse_states(text: str) -> dict[tuple[str, str], _State]:
     for line in lines[2:]:
         row = dict(zip(columns, line.split(), strict=False))
         key = (row.get("be_name", ""), row.get("srv_name", ""))
-        states[key] = _State(
+        states[key] = ServerState(
             address=_address(row.get("srv_addr", "-"), row.get("srv_port", "0")),
             admin_state=admin_state(_int(row, "srv_admin_state")),
             weight=_int(row, "srv_uweight"),

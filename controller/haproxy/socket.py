@@ -16,9 +16,11 @@ from controller.haproxy.parse import (
     BackendStat,
     ProcessInfo,
     ServerStat,
+    ServerState,
     parse_backends,
     parse_info,
     parse_servers,
+    parse_states,
 )
 
 MAX_WEIGHT = 256
@@ -54,6 +56,10 @@ class RuntimeSocket:
         # 4: servers only, -1: all of them.
         stat = self._ask(f"show stat {name} 4 -1")
         return parse_servers(backend, stat, self._ask(f"show servers state {name}"))
+
+    def server_states(self, backend: str) -> dict[tuple[str, str], ServerState]:
+        """Address, admin state and weight by (backend, server); one exchange."""
+        return parse_states(self._ask(f"show servers state {safe_name(backend)}"))
 
     def process(self) -> ProcessInfo:
         """The process that answers (pitfall 2: a restart voids a run)."""
