@@ -7,6 +7,9 @@ from testbed.api import Testbed, TestbedSpec
 from testbed.errors import TestbedUnavailable
 from testbed.load.result import planned_s
 
+KINDS = ("local", "docker")
+"""Names of the drivers."""
+
 
 def create(kind: str, spec: TestbedSpec) -> Testbed:
     """A testbed of driver `kind`, not yet started. Raises `TestbedUnavailable`."""
@@ -14,7 +17,11 @@ def create(kind: str, spec: TestbedSpec) -> Testbed:
         from testbed.local.driver import LocalTestbed
 
         return LocalTestbed(spec)
-    raise TestbedUnavailable(f"there is no testbed driver {kind!r}; there is: local")
+    if kind == "docker":
+        from testbed.docker.driver import DockerTestbed
+
+        return DockerTestbed(spec)
+    raise TestbedUnavailable(f"there is no testbed driver {kind!r}; there are: {', '.join(KINDS)}")
 
 
 def check(kind: str, spec: TestbedSpec) -> list[str]:
@@ -37,4 +44,8 @@ def check(kind: str, spec: TestbedSpec) -> list[str]:
         problems.append("the load's sleep must have 0 <= sleep_min_ms <= sleep_max_ms")
     if kind == "local":
         return problems + programs.missing(configured=spec.programs, telemetry=spec.load.telemetry)
-    return [*problems, f"there is no testbed driver {kind!r}; there is: local"]
+    if kind == "docker":
+        from testbed.docker.preflight import problems_of
+
+        return problems + problems_of(spec)
+    return [*problems, f"there is no testbed driver {kind!r}; there are: {', '.join(KINDS)}"]

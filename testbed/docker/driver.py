@@ -28,7 +28,7 @@ from testbed.docker.usage import Meter
 from testbed.docker.versions import versions_of
 from testbed.docker.warden import Warden
 from testbed.docker.watch import Watch
-from testbed.errors import LoadFailed, OutputFailed, TestbedError, TestbedUnavailable
+from testbed.errors import LoadFailed, OutputFailed, TestbedError
 from testbed.load.session import LoadSession
 from testbed.load.sources import FileSource, RedisSource, TelemetrySource
 from testbed.readiness import fleet_seen, slots_up
@@ -94,7 +94,7 @@ class DockerTestbed:
         phase = _Phases(self.phases_s)
         self._engine = engine = connect(settings.engine_timeout_s)
         self._images = found = images.resolve(engine, settings)
-        dataplane = _wants_dataplane(settings, found)
+        dataplane = images.require_dataplane(settings, found)
         with suppress(APIError):  # another sweep may be at it; its turn comes again
             leftovers.sweep_leftovers(engine)
         phase.end("prepare")
@@ -418,15 +418,6 @@ def container_user(engine: Engine) -> str:
     if os.geteuid() == 0:
         return "65534:65534"
     return f"{os.geteuid()}:{os.getegid()}"
-
-
-def _wants_dataplane(settings: DockerSettings, found: Images) -> bool:
-    if settings.dataplane == "on" and not found.dataplane:
-        raise TestbedUnavailable(
-            f"testbed.dataplane=on, but {found.references['dataplane']} has no Data Plane API "
-            "inside: rebuild it where dataplaneapi is on PATH, or use testbed.images=official"
-        )
-    return settings.dataplane != "off" and found.dataplane
 
 
 def _require_space(folder: Path, least_mib: int) -> None:

@@ -135,3 +135,13 @@ def resolve(engine: Engine, settings: DockerSettings) -> Images:
         {role: found[name]["Id"] for role, name in names.items()},
         {role: found[name]["Config"].get("Labels") or {} for role, name in names.items()},
     )
+
+
+def require_dataplane(settings: DockerSettings, found: Images) -> bool:
+    """Whether a testbed has a Data Plane API. Raises `TestbedUnavailable` where it can't."""
+    if settings.dataplane == "on" and not found.dataplane:
+        raise TestbedUnavailable(
+            f"testbed.dataplane=on, but {found.references['dataplane']} has no Data Plane API "
+            "inside: build it again where dataplaneapi is on PATH, or use testbed.images=official"
+        )
+    return settings.dataplane != "off" and found.dataplane

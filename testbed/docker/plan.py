@@ -22,6 +22,9 @@ from testbed.load.command import k6_arguments, k6_environment
 FLEET_ALIAS = "api"
 """One name for all backends: HAProxy and Prometheus find the fleet by it."""
 
+BACKEND_PREFIX = "backend-"
+"""Containers are `backend-1` … `backend-N`; HAProxy's slots have other names, in another order."""
+
 FRONTEND_PORT = 8080
 EXPORTER_PORT = 8404
 BACKEND_PORT = 8000
@@ -44,7 +47,7 @@ class ContainerPlan:
     """One container. `mounts` maps a folder of the testbed's own to (place in it, read-only)."""
 
     component: str
-    """`haproxy`, `api-3`, …: the last part of the container's name."""
+    """`haproxy`, `backend-3`, …: the last part of the container's name."""
     role: Role
     command: tuple[str, ...]
     alias: str
@@ -84,7 +87,7 @@ def backend_plans(spec: TestbedSpec) -> list[ContainerPlan]:
         env["PROMETHEUS_MULTIPROC_DIR"] = "/tmp"
     return [
         ContainerPlan(
-            component=f"{FLEET_ALIAS}-{instance}",
+            component=f"{BACKEND_PREFIX}{instance}",
             role="backend",
             command=backend_command(spec),
             alias=FLEET_ALIAS,

@@ -15,6 +15,7 @@ from docker.errors import APIError
 
 from testbed.api import ComponentUsage
 from testbed.docker.engine import Engine
+from testbed.docker.plan import BACKEND_PREFIX
 
 
 def parse(stats: Mapping[str, Any]) -> ComponentUsage | None:
@@ -39,7 +40,7 @@ def parse(stats: Mapping[str, Any]) -> ComponentUsage | None:
 
 def group_of(component: str) -> str:
     """What a container is counted under: the backends are one component."""
-    return "backends" if component.startswith("api-") else component
+    return "backends" if component.startswith(BACKEND_PREFIX) else component
 
 
 def total(parts: Iterable[tuple[str, ComponentUsage]]) -> dict[str, ComponentUsage]:

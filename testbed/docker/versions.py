@@ -19,14 +19,14 @@ _OCI_VERSION = "org.opencontainers.image.version"
 def versions_of(
     engine: Engine, images: Images, addresses: Addresses | None, http: httpx.Client
 ) -> dict[str, str]:
-    """By program name; `docker` is the engine, `image.<role>` an image's reference and id.
+    """By program name; `docker` is the engine, `image <reference>` the id of an image.
 
     HAProxy and Prometheus are asked when they run; else the images' labels and tags have to do.
     """
     versions = {"docker": engine.api.version()["Version"]}
     for role in ROLES:
         reference = images.references[role]
-        versions[f"image.{role}"] = f"{reference}@{images.ids[role]}"
+        versions[f"image {reference}"] = images.ids[role]
         marks = images.labels[role]
         with suppress(ValueError):
             versions |= json.loads(marks.get(VERSIONS_LABEL, "{}"))

@@ -12,6 +12,7 @@ from docker.errors import APIError
 
 from testbed.docker import labels
 from testbed.docker.engine import Engine, infrastructure, one_line
+from testbed.docker.plan import BACKEND_PREFIX
 from testbed.errors import ComponentDied
 
 TAIL_LINES = 4
@@ -116,4 +117,4 @@ class Watch:
 
 
 def _role(component: str) -> str:
-    return "backend" if component.startswith("api-") else component
+    return "backend" if component.startswith(BACKEND_PREFIX) else component
