@@ -187,7 +187,11 @@ class ExecutedAction:
 
 
 class Policy(Protocol):
-    """Maps a snapshot and the action history to a plan. Called once per interval."""
+    """Maps a snapshot and the action history to a plan. Called once per interval.
+
+    A policy that can take long may also have `interrupt()`, callable from any thread: it makes a
+    `decide` in progress return soon.
+    """
 
     def decide(self, snapshot: Snapshot, history: Sequence[ExecutedAction]) -> Decision:
         """Return the raw plan. Must not raise for anything that a model can answer."""

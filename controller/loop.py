@@ -130,6 +130,13 @@ class ControlLoop:
             place = next_place(place, self._elapsed_s(), interval_s)
         return LoopResult(self._config.places, completed, failed, late, self._stop.is_set())
 
+    def stop(self) -> None:
+        """End the loop soon; from any thread. A policy that can be interrupted is."""
+        self._stop.set()
+        interrupt = getattr(self._policy, "interrupt", None)
+        if interrupt is not None:
+            interrupt()
+
     def _elapsed_s(self) -> float:
         return self._clock.monotonic_s() - self._t0_s
 
@@ -187,7 +194,8 @@ class ControlLoop:
             return self._policy.decide(snapshot, tuple(self._history))
         except Exception as error:
             # A policy is somebody else's code: whatever breaks in it costs its step, not the run.
-            return Decision(actions=(), error=f"policy raised {type(error).__name__}: {error}")
+            reason = f"policy raised {type(error).__name__}: {str(error)[:200]}"
+            return Decision(actions=(), error=reason)
 
     def _record(self, record: dict[str, Any], decision: Decision) -> None:
         self._recorder.step(record)

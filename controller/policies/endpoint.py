@@ -21,8 +21,8 @@ import openai
 from controller.addresses import is_loopback
 
 # llama-server answers 500 when a model's own output breaks its parser or the template (a truncated
-# tool call, say). That is the model's doing; any other 5xx is not.
-_MODELS_DOING = re.compile(r"pars|template|jinja|grammar|tool call|json", re.IGNORECASE)
+# tool call, say), or outgrows the context. That is the model's doing; any other 5xx is not.
+_MODELS_DOING = re.compile(r"pars|template|jinja|grammar|tool call|json|context", re.IGNORECASE)
 
 # The request is refused for what it is; 401, 403, 404 and 429 say that nobody serves us here.
 _NOT_SERVED = frozenset({401, 403, 404, 408, 429})

@@ -188,6 +188,7 @@ def test_hostile_strings_stay_data(server: FakeOpenAI) -> None:
         (answer({"error": {"message": "exceed_context_size_error"}}, 400), "HTTP 400", False),
         (answer({"error": {"message": "Failed to parse input"}}, 500), "HTTP 500", False),
         (answer({"error": {"message": "Jinja Exception: no user"}}, 500), "HTTP 500", False),
+        (answer({"error": {"message": "Context size exceeded"}}, 500), "HTTP 500", False),
         (answer({"error": {"message": "CUDA error"}}, 500), "HTTP 500", True),
         (answer({"error": {"message": "Loading model"}}, 503), "HTTP 503: Loading model", True),
         (answer({"error": {"message": "Invalid API Key"}}, 401), "HTTP 401", True),

@@ -196,6 +196,18 @@ def test_a_stop_while_deciding_acts_no_more() -> None:
     assert plant.executed == []
 
 
+def test_stop_interrupts_the_policy() -> None:
+    clock = VirtualClock()
+    plant = Plant(clock, (0.0,))
+    interrupted = []
+    policy = Scripted(clock)
+    policy.interrupt = lambda: interrupted.append(True)  # type: ignore[attr-defined]
+    loop = ControlLoop(policy, plant, plant, Guardrails(), clock, LoopConfig(60.0))
+    loop.stop()
+    assert loop.run() == LoopResult(6, 0, 0, 0, True)
+    assert interrupted == [True]
+
+
 def test_a_stop_wakes_a_real_clock() -> None:
     stop = threading.Event()
     clock = RealClock(stop)
