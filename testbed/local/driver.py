@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx
 import psutil
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from testbed import ports, programs
 from testbed.api import Addresses, ComponentUsage, LoadResult, TestbedSpec
@@ -63,6 +65,9 @@ class LocalTestbed:
         """
         try:
             self._addresses = self._start()
+        except OSError as error:
+            self.stop()
+            raise TestbedError(f"the testbed can't be started: {error}") from error
         except BaseException:
             self.stop()
             raise
@@ -146,7 +151,13 @@ class LocalTestbed:
             layout.redis_config.write_text(text)
             layout.redis_config.chmod(0o600)
             child = self._spawn("redis", layout.redis(self._programs["redis"]))
-            self._redis = redis.Redis(port=port, password=password, socket_timeout=10)
+            self._redis = redis.Redis(
+                port=port,
+                password=password,
+                socket_timeout=10,
+                # A GETDEL that is repeated because its answer was lost would lose its rows.
+                retry=Retry(NoBackoff(), 0),
+            )
             answers = Probe("Redis to answer", self._redis_answers(child), "its log")
             wait_for(answers, deadline, self._interrupted, evidence=child.log_tail)
             if child.poll() is None:
