@@ -28,7 +28,7 @@ from testbed.docker.usage import Meter
 from testbed.docker.versions import versions_of
 from testbed.docker.warden import Warden
 from testbed.docker.watch import Watch
-from testbed.errors import LoadFailed, OutputFailed, TestbedError
+from testbed.errors import Interrupted, LoadFailed, OutputFailed, TestbedError
 from testbed.load.session import LoadSession
 from testbed.load.sources import FileSource, RedisSource, TelemetrySource
 from testbed.readiness import fleet_seen, slots_up
@@ -38,7 +38,6 @@ from testbed.workdir import WorkDir
 _log = logging.getLogger(__name__)
 
 _WATCH_EVERY_S = 0.5
-_METER_EVERY_S = 5.0
 _LATE_OBJECTS_S = 10.0
 
 
@@ -62,8 +61,7 @@ class DockerTestbed:
         self._cpu_lease = cpus.CpuLease()
         self._cpu_plan: cpus.CpuPlan | None = None
         self._secrets = plan.Secrets(secrets.token_hex(16), dataplane=secrets.token_hex(16))
-        self._meter = Meter()
-        self._metered_s = 0.0
+        self._meter: Meter | None = None
         self._watched_s = 0.0
         self._session: LoadSession | None = None
         self._redis: redis.Redis | None = None
@@ -219,7 +217,8 @@ class DockerTestbed:
         generator = _K6(self._fleet, self._watcher())
         summary = folder / Path(plan.SUMMARY_FILE).name
         self._session = LoadSession(self._spec.load, generator, source, summary, out_dir)
-        self._meter.sample(self._engine_(), self._fleet.running())
+        self._meter = Meter(self._engine_())
+        self._meter.sample(self._fleet.running())
         try:
             return self._session.go(self._guard, self._interrupted, self._spec.start_timeout_s)
         except redis.RedisError as error:
@@ -232,7 +231,8 @@ class DockerTestbed:
             raise TestbedError("wait_load() before start_load()")
 
         def tick() -> None:
-            self._measure()
+            if self._meter is not None and self._fleet is not None:
+                self._meter.sample(self._fleet.running())
             if on_tick is not None:
                 on_tick()
 
@@ -264,24 +264,21 @@ class DockerTestbed:
             self._watched_s = now
             self.check()
 
-    # --- accounts ------------------------------------------------------------------------------
+    def hold(self) -> None:
+        """Keep a started testbed up; ends by `Interrupted` or `ComponentDied`."""
+        while not self._interrupted.wait(_WATCH_EVERY_S):
+            self.check()
+        raise Interrupted("asked to end")
 
-    def _measure(self) -> None:
-        """k6's counters go with it when it ends, so they are read often; the others seldom."""
-        assert self._fleet is not None
-        running = self._fleet.running()
-        now = time.monotonic()
-        if now - self._metered_s < _METER_EVERY_S:
-            running = {name: c for name, c in running.items() if name == "k6"}
-        else:
-            self._metered_s = now
-        self._meter.sample(self._engine_(), running)
+    # --- accounts ------------------------------------------------------------------------------
 
     def usage(self) -> dict[str, ComponentUsage]:
         """Resources used so far, by component; the backends are one."""
+        if self._meter is None:
+            return {}
         if self._fleet is not None:
             with infrastructure("reading the containers' counters"):
-                self._meter.sample(self._engine_(), self._fleet.running())
+                self._meter.sample(self._fleet.running(), ask_engine=True)
         return self._meter.usage()
 
     def versions(self) -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""CPU time, memory and throttling of the containers, as the engine counts them.
+"""CPU time, memory and throttling of a testbed's containers, by component.
 
-A container's counters end with it, so whoever wants a component's total asks while it lives:
-`Meter` keeps the highest values seen.
+A container's counters end with it, so they are read while it lives: `Meter` keeps the highest.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from typing import Any
 from docker.errors import APIError
 
 from testbed.api import ComponentUsage
+from testbed.docker.cgroups import Cgroup, of_process
 from testbed.docker.engine import Engine
 from testbed.docker.plan import BACKEND_PREFIX
 
 
-def parse(stats: Mapping[str, Any]) -> ComponentUsage | None:
-    """One answer of the engine's stats; None when the container does not run (any more).
+def parse_stats(stats: Mapping[str, Any]) -> ComponentUsage | None:
+    """One answer of the engine's statistics; None when the container does not run (any more).
 
     Memory leaves out the page cache that the kernel would give back, as `docker stats` does.
     """
@@ -60,18 +60,43 @@ def total(parts: Iterable[tuple[str, ComponentUsage]]) -> dict[str, ComponentUsa
 class Meter:
     """Highest values seen of every container of a testbed."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._groups: dict[str, Cgroup | None] = {}
         self._seen: dict[str, ComponentUsage] = {}
 
-    def sample(self, engine: Engine, containers: Mapping[str, str]) -> None:
-        """Ask for the counters of `containers` (component to id); what is gone keeps its last."""
-        if not containers:
-            return
-        with ThreadPoolExecutor(len(containers)) as pool:
-            answers = pool.map(lambda item: (item[0], _ask(engine, item[1])), containers.items())
-            for component, usage in answers:
-                if usage is not None:
-                    self._keep(component, usage)
+    def sample(self, containers: Mapping[str, str], ask_engine: bool = False) -> None:
+        """Read the counters of `containers` (component to id); what is gone keeps its last.
+
+        `ask_engine` also asks for those that this host does not show, which takes a second.
+        """
+        hidden: dict[str, str] = {}
+        for component, container in containers.items():
+            group = self._group(component, container)
+            if group is None:
+                hidden[component] = container
+            elif usage := group.usage():
+                self._keep(component, usage)
+        if hidden and ask_engine:
+            with ThreadPoolExecutor(len(hidden)) as pool:
+                for component, usage in zip(
+                    hidden, pool.map(self._ask, hidden.values()), strict=True
+                ):
+                    if usage is not None:
+                        self._keep(component, usage)
+
+    def _group(self, component: str, container: str) -> Cgroup | None:
+        if component not in self._groups:
+            pid = 0
+            with suppress(APIError):
+                pid = self._engine.api.inspect_container(container)["State"]["Pid"]
+            self._groups[component] = of_process(pid) if pid else None
+        return self._groups[component]
+
+    def _ask(self, container: str) -> ComponentUsage | None:
+        with suppress(APIError):
+            return parse_stats(self._engine.api.stats(container, stream=False, one_shot=True))
+        return None
 
     def _keep(self, component: str, now: ComponentUsage) -> None:
         before = self._seen.get(component, now)
@@ -84,9 +109,3 @@ class Meter:
     def usage(self) -> dict[str, ComponentUsage]:
         """By component, the backends summed."""
         return total(self._seen.items())
-
-
-def _ask(engine: Engine, container: str) -> ComponentUsage | None:
-    with suppress(APIError):
-        return parse(engine.api.stats(container, stream=False, one_shot=True))
-    return None
