@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sweep.cluster.guard import Guard
+
 NAMESPACE = "drainbench"
 
 OBJECT_STORE_BYTES = 100 * 2**20
@@ -29,6 +31,15 @@ def ray_session(*, dashboard: bool) -> Iterator[RaySession]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    guard = Guard()
+    guard.start()
+    try:
+        yield from _started(dashboard)
+    finally:
+        guard.release()
+
+
+def _started(dashboard: bool) -> Iterator[RaySession]:
     import ray
 
     context = ray.init(
