@@ -25,6 +25,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="LIST",
         help="only these, such as 6,8 or runs-client (names are in docs/metrics.md)",
     )
+    p.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained HTML file")
+    p.add_argument("--csv", type=Path, metavar="DIR", help="write all tables as CSV files")
+    p.add_argument("--figures", type=Path, metavar="DIR", help="write all figures, SVG and PNG")
+    p.add_argument("--replay", metavar="RUN", help="print the steps of one run instead of tables")
     p.add_argument("--runs", action="store_true", help="print every run, however many there are")
     p.add_argument(
         "--from-raw", action="store_true", help="compute everything anew from requests.parquet"

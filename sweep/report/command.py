@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -29,20 +29,62 @@ def report(args: argparse.Namespace) -> int:
     """Make the report that `args` asks for. Raises `ReportError`."""
     wanted = _wanted(args.tables)
     store = RunStore(args.dir)
+    out = console()
+    if args.replay:
+        from sweep.report.replay import replay
+
+        replay(out, store, args.replay, args.figures)
+        return 0
     with _progress("reading runs") as advance:
         loaded = load(store, from_raw=args.from_raw, on_progress=advance)
-    intervals = Intervals(store.root / MEMO_FILE)
-    context = Context(loaded, intervals)
+    context = Context(loaded, Intervals(store.root / MEMO_FILE))
     names = wanted or _default_tables(context, args.runs)
-    out = console()
+    every = list(ALL) if args.html or args.csv else names
+    with _progress("tables") as advance:
+        tables = {}
+        for done, name in enumerate(dict.fromkeys([*names, *every]), 1):
+            tables[name] = ALL[name](context)
+            advance(done, len(every), name)
+    context.iv.save()
     print_header(out, loaded)
-    tables = []
     for name in names:
-        tables.append(ALL[name](context))
-        print_table(out, tables[-1])
-    print_footer(out, loaded, tables, _hints(names) if not wanted else [])
-    intervals.save()
+        print_table(out, tables[name])
+    print_footer(out, loaded, [tables[n] for n in names], _hints(names) if not wanted else [])
+    try:
+        _write_files(args, context, tables)
+    except OSError as error:
+        raise ReportError(f"{error.filename}: {error.strerror}") from error
+    context.iv.save()
     return 0
+
+
+def _write_files(args: argparse.Namespace, context: Context, tables: Mapping[str, Table]) -> None:
+    """CSV, figures and HTML, as far as they were asked for; says on stderr where they are."""
+    said = Console(stderr=True, highlight=False)
+    if args.csv:
+        from sweep.report.csv_files import write_csv
+
+        files = write_csv(args.csv, context.loaded, list(tables.values()))
+        said.print(f"wrote {len(files)} CSV files to {args.csv}", soft_wrap=True)
+    if not (args.figures or args.html):
+        return
+    from sweep.report.figures.registry import FIGURES, drawn, save, svg
+
+    figures: dict[str, tuple[str, str]] = {}
+    with _progress("figures") as advance:
+        for done, (name, caption, figure) in enumerate(drawn(context), 1):
+            if args.figures:
+                save(figure, args.figures, name)
+            if args.html:
+                figures[name] = caption, svg(figure)
+            advance(done, len(FIGURES) + 1, name)
+    if args.figures:
+        said.print(f"wrote the figures to {args.figures}", soft_wrap=True)
+    if args.html:
+        from sweep.report.html import write_html
+
+        write_html(args.html, context.loaded, list(tables.values()), figures)
+        said.print(f"wrote {args.html}", soft_wrap=True)
 
 
 def _wanted(text: str | None) -> list[str]:
@@ -70,14 +112,16 @@ def _default_tables(context: Context, all_runs: bool) -> list[str]:
 @contextmanager
 def _progress(what: str) -> Iterator:  # type: ignore[type-arg]
     """A progress bar on stderr that appears only on a terminal."""
+    screen = Console(stderr=True)
     with Progress(
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[run_id]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=screen,
         transient=True,
+        disable=not screen.is_terminal,
     ) as progress:
         task = progress.add_task(what, total=None, run_id="")
         yield lambda done, total, run_id: progress.update(

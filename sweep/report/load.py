@@ -229,3 +229,15 @@ def _unmatched(runs: pl.DataFrame) -> list[LeftOut]:
 def _short(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def asked_runs(store: RunStore) -> list[str]:
+    """Ids of all runs that any invocation of the sweep asked for; empty where nothing says."""
+    import yaml
+
+    try:
+        record = yaml.safe_load(store.sweep_yaml.read_text(encoding="utf-8"))
+        runs = [str(run) for invocation in record["invocations"] for run in invocation["runs"]]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return []
+    return list(dict.fromkeys(runs))

@@ -7,6 +7,7 @@ import sys
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -31,22 +32,29 @@ def print_table(out: Console, table: Table) -> None:
     out.print(Text(table.caption, style="dim"))
     if not table.rows:
         out.print(Text("  no runs of this kind in the store", style="yellow"))
-    for part in _parts(out, table) if table.rows else ():
+    for index, part in enumerate(_parts(out, table) if table.rows else ()):
+        if index:
+            out.print(Text("… continued", style="dim"))
         out.print(part)
     for note in table.notes:
         out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2)))
 
 
 def _parts(out: Console, table: Table) -> list[RichTable]:
-    """The table as grids that fit, each with as many of the columns as possible."""
-    parts, start, total = [], 0, len(table.columns)
-    while start < total:
-        end = total
-        while end > start + 1 and out.measure(_rich(table, start, end)).maximum > out.width:
-            end -= 1
-        parts.append(_rich(table, start, end))
-        start = end
+    """The table as one grid, or as few as fit, with about as many columns each."""
+    total = len(table.columns)
+    for count in range(1, total + 1):
+        size = -(-total // count)
+        edges = [(start, min(start + size, total)) for start in range(0, total, size)]
+        parts = [_rich(table, *edge) for edge in edges]
+        if all(_width(out, part) <= out.width for part in parts):
+            break
     return parts
+
+
+def _width(out: Console, grid: RichTable) -> int:
+    """Width that the grid would like to have."""
+    return Measurement.get(out, out.options.update(max_width=10_000), grid).maximum
 
 
 def _rich(table: Table, start: int, end: int) -> RichTable:

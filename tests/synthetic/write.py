@@ -77,7 +77,7 @@ def requests_frame(run: SyntheticRun) -> pl.DataFrame:
     status = np.full(n, 200, np.int16)
     status[ranked[: run.http_5xx]] = 500
     # A share of requests queues behind others, the larger the fewer servers are left.
-    tail = 0.01 + 0.45 * _drained(run, run.slots, times_s) / run.scale
+    tail = 0.01 + 0.8 * _drained(run, run.slots, times_s) / run.scale
     queued = rng.random(n) < tail
     duration = rng.normal(run.base_ms, 1.9, n).clip(7.0) + queued * rng.gamma(3, run.tail_ms / 3, n)
     duration_us = (duration * 1000).astype(np.int32)

@@ -1,0 +1,1 @@
+"""Figures: one module each; `registry` knows them all."""

@@ -1,0 +1,188 @@
+"""Figure 4: what availability costs in tail latency (paper, §5.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sweep.report.figures import labels
+from sweep.report.figures.style import (
+    ARCHITECTURES,
+    GREEN,
+    INK,
+    MARKERS,
+    RED,
+    SOFT,
+    empty,
+    family_colours,
+)
+from sweep.report.tables.context import Context, by_size
+
+CAPTION = (
+    "Figure 4. Availability and tail latency: one marker per model, median over its error-on runs "
+    "of 100 x (1 - 5xx rate) against median client p95. Colour: family; shape: architecture. "
+    "Crosses: doing nothing; star: the error-free fleet. Dashed: the frontier that no policy "
+    "beats on both axes. The inset enlarges the cluster of the best."
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One policy: p95 in ms, availability in percent."""
+
+    title: str
+    x: float
+    y: float
+    colour: str
+    marker: str
+
+
+def points(context: Context) -> list[Point]:
+    """Medians over runs of every policy with requests; the static error-on runs are one of them."""
+    runs = by_size(context.deciding.filter(pl.col("requests") > 0))
+    groups = runs.partition_by("title", maintain_order=True)
+    colours = family_colours(g["family"][0] for g in groups)
+    made = []
+    for group in groups:
+        architecture = group["architecture"][0]
+        made.append(
+            _point(group, colours[group["family"][0]], MARKERS.get(architecture or "", "P"))
+        )
+    nothing = context.static("error_on").filter(pl.col("requests") > 0)
+    if nothing.height:
+        made.append(_point(nothing, RED, "X", "Static, error-on"))
+    return made
+
+
+def _point(runs: pl.DataFrame, colour: str, marker: str, title: str | None = None) -> Point:
+    rate, p95 = runs["rate_5xx"].median(), runs["p95_ms"].median()
+    return Point(
+        title or runs["title"][0],
+        float(p95),  # type: ignore[arg-type]
+        100 * (1 - float(rate)),  # type: ignore[arg-type]
+        colour,
+        marker,
+    )
+
+
+def frontier(made: list[Point]) -> list[Point]:
+    """Points that no other beats on both axes, by ascending p95."""
+    best: list[Point] = []
+    for point in sorted(made, key=lambda p: (p.x, -p.y)):
+        if not best or point.y > best[-1].y:
+            best.append(point)
+    return best
+
+
+def draw(context: Context) -> Figure:
+    """The scatter, its frontier and, where points crowd, an inset."""
+    made = points(context)
+    floor = context.static("error_off").filter(pl.col("requests") > 0)
+    if not made:
+        return empty("No policy has any requests.")
+    figure = Figure(figsize=(8, 5.2), layout="constrained")
+    axes = figure.subplots()
+    edge = frontier(made)
+    axes.plot([p.x for p in edge], [p.y for p in edge], "--", color=SOFT, linewidth=1, zorder=1)
+    _scatter(axes, made)
+    stars = []
+    if floor.height:
+        star = _point(floor, GREEN, "*", "Static, error-off")
+        axes.plot(star.x, star.y, "*", color=GREEN, markersize=14, markeredgecolor=INK, zorder=4)
+        stars.append(star)
+    axes.set_xlabel("Median client p95 latency (ms)")
+    axes.set_ylabel("Median client availability (%)")
+    everything = made + stars
+    _limits(axes, everything)
+    crowd = _crowd(made)
+    if crowd:
+        inset = axes.inset_axes((0.38, 0.09, 0.55, 0.48))
+        inset.plot([p.x for p in edge], [p.y for p in edge], "--", color=SOFT, linewidth=1)
+        _scatter(inset, crowd)
+        _limits(inset, crowd, 0.18)
+        inset.tick_params(labelsize=7)
+        inset.set_facecolor("#fbfcfd")
+        axes.indicate_inset_zoom(inset, edgecolor=SOFT)
+        labels.place(inset, [(p.x, p.y) for p in crowd], [p.title for p in crowd], 7)
+    outside = [p for p in everything if p not in crowd]
+    labels.place(
+        axes,
+        [(p.x, p.y) for p in outside],
+        [p.title for p in outside],
+        7.5,
+        [(p.x, p.y) for p in crowd],
+    )
+    _legend(axes, context, made)
+    return figure
+
+
+def _scatter(axes: Axes, made: list[Point]) -> None:
+    for point in made:
+        axes.plot(
+            point.x,
+            point.y,
+            point.marker,
+            color=point.colour,
+            markersize=8,
+            markeredgecolor=INK,
+            markeredgewidth=0.7,
+            zorder=3,
+        )
+
+
+def _limits(axes: Axes, made: list[Point], margin: float = 0.1) -> None:
+    for values, setter in (
+        ([p.x for p in made], axes.set_xlim),
+        ([p.y for p in made], axes.set_ylim),
+    ):
+        span = max(values) - min(values) or max(1e-3, abs(values[0]) * 0.02)
+        setter(min(values) - margin * span, max(values) + margin * span)
+
+
+def _crowd(made: list[Point]) -> list[Point]:
+    """Points that lie close together near the top, if they are many; they get the inset."""
+    top, bottom = max(p.y for p in made), min(p.y for p in made)
+    width = max(p.x for p in made) - min(p.x for p in made)
+    high = sorted((p for p in made if p.y >= top - 0.22 * (top - bottom)), key=lambda p: p.x)
+    groups: list[list[Point]] = []
+    for point in high:
+        if groups and point.x - groups[-1][-1].x < 0.15 * width:
+            groups[-1].append(point)
+        else:
+            groups.append([point])
+    crowd = max(groups, key=len, default=[])
+    return crowd if len(crowd) >= 4 and len(crowd) < len(made) else []
+
+
+def _legend(axes: Axes, context: Context, made: list[Point]) -> None:
+    families = family_colours(context.deciding["family"])
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=colour, label=family or "rule")
+        for family, colour in families.items()
+    ]
+    shapes = {p.marker for p in made}
+    handles += [
+        Line2D(
+            [],
+            [],
+            marker=marker,
+            linestyle="",
+            color="white",
+            markeredgecolor=INK,
+            label=ARCHITECTURES[name],
+        )
+        for name, marker in MARKERS.items()
+        if marker in shapes
+    ]
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=9,
+        columnspacing=1.0,
+        handletextpad=0.2,
+    )

@@ -1,0 +1,81 @@
+"""One self-contained HTML file: all tables, all figures, what was left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
+
+from sweep.metrics import DEFINITIONS_VERSION
+from sweep.report.cells import (
+    PAPER_LEGEND,
+    Column,
+    Row,
+    Table,
+    against_paper,
+    brackets,
+    shown,
+)
+from sweep.report.load import Loaded
+
+
+def write_html(
+    path: Path, loaded: Loaded, tables: Sequence[Table], figures: Mapping[str, tuple[str, str]]
+) -> None:
+    """Write the report; `figures` are (caption, SVG text) by name. Raises OSError."""
+    environment = Environment(
+        loader=PackageLoader("sweep.report", "templates"), autoescape=select_autoescape()
+    )
+    environment.globals |= {
+        "shown": shown,
+        "brackets": brackets,
+        "against_paper": against_paper,
+        "interval_methods": interval_methods,
+    }
+    page = environment.get_template("report.html.j2").render(
+        loaded=loaded,
+        runs=loaded.runs,
+        papers=[t for t in tables if t.key.isdigit() or t.key == "pooled"],
+        policies=[t for t in tables if t.key.startswith("models")],
+        singles=[t for t in tables if t.key.startswith("runs")],
+        figures={k: (caption, Markup(embeddable(svg, k))) for k, (caption, svg) in figures.items()},
+        legend=PAPER_LEGEND,
+        definitions=DEFINITIONS_VERSION,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+
+
+def embeddable(svg: str, name: str) -> str:
+    """An SVG file as an element of a page: no prologue, and ids that no other figure has."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r"url\(#", f"url(#{name}-", body)
+    return re.sub(r'href="#', f'href="#{name}-', body)
+
+
+def interval_methods(table: Table) -> str:
+    """`P, R, F1: bootstrap over runs; Exact: Wilson`."""
+    by_method: dict[str, list[str]] = {}
+    for index, column in enumerate(table.columns):
+        for method in _methods(table.rows, index):
+            by_method.setdefault(method, []).append(_short_title(column))
+    return "; ".join(f"{', '.join(titles)}: {method}" for method, titles in by_method.items())
+
+
+def _methods(rows: Sequence[Row], index: int) -> list[str]:
+    found: dict[str, None] = {}
+    for row in rows:
+        cell = row.cells[index]
+        for interval in (cell.interval, cell.second):
+            if interval is not None and interval.low is not None:
+                found[interval.method] = None
+    return list(found)
+
+
+def _short_title(column: Column) -> str:
+    return column.title
