@@ -7,6 +7,7 @@ failed; 2 the request itself is wrong. Errors are one line.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -61,6 +62,13 @@ def parser() -> argparse.ArgumentParser:
     who.add_argument("--temperature", type=float)
     who.add_argument("--top-p", type=float)
     who.add_argument("--max-tokens", type=int)
+    who.add_argument(
+        "--extra-body",
+        type=_json_object,
+        default={},
+        metavar="JSON",
+        help='sent along, such as {"chat_template_kwargs": {"enable_thinking": false}}',
+    )
     who.add_argument("--postprocess", help="markup family: qwen3, gemma4, granite, gpt-oss, …")
     who.add_argument("--prompt", type=Path, default=_CONF / "prompt" / "paper.yaml", metavar="FILE")
     how = cli.add_argument_group("how")
@@ -72,6 +80,13 @@ def parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--out", type=Path, metavar="DIR", help="steps.jsonl, conversations.jsonl")
     return cli
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError
+    return value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -208,6 +223,7 @@ def _policy(options: argparse.Namespace, config: ControllerConfig) -> Policy:
                 max_tokens=options.max_tokens,
                 deadline_s=config.decision_deadline_s,
                 postprocess=options.postprocess,
+                extra_body=options.extra_body,
                 observation=config.observation,
             )
         )

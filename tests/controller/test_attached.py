@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from controller.attach import Target, attach, discover
 from controller.config import ControllerConfig
-from controller.errors import HAProxyUnavailable, RequestError, TelemetryError
+from controller.errors import HAProxyAnswer, HAProxyUnavailable, RequestError, TelemetryError
 from controller.haproxy import RuntimeSocket
 from controller.policies import StaticPolicy, ThresholdPolicy
 from controller.records import JsonlRecorder
@@ -115,6 +116,50 @@ def test_discovery_chooses_the_backend(rig: Rig) -> None:
         discover(where, QUICK, "be_x")
 
 
+class _DataPlane(BaseHTTPRequestHandler):
+    """Speaks v3 and knows `names` as servers of be_api."""
+
+    names = ("api-1", "api-2", "api-3")
+
+    def do_GET(self) -> None:
+        pages = {
+            "/v3/info": {"api": {"version": "v3.2.5"}},
+            "/v3/services/haproxy/configuration/backends": [{"name": "be_api"}],
+            "/v3/services/haproxy/runtime/backends/be_api/servers": [
+                {"name": name} for name in self.names
+            ],
+        }
+        body = json.dumps(pages.get(self.path)).encode()
+        self.send_response(200 if self.path in pages else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("names", [("api-1", "api-2", "api-3"), ("api-1", "api-2", "api-4")])
+def test_discovery_through_the_data_plane(rig: Rig, names: tuple[str, ...]) -> None:
+    handler = type("Handler", (_DataPlane,), {"names": names})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    where = Target(
+        "http://127.0.0.1:1",
+        rig.socket,
+        dataplane_url=f"http://127.0.0.1:{server.server_address[1]}",
+    )
+    try:
+        if names[-1] == "api-3":
+            assert discover(where, QUICK).fleet.servers == {"be_api": names}
+        else:
+            with pytest.raises(HAProxyAnswer, match="disagree on be_api: api-3, api-4"):
+                discover(where, QUICK)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def test_no_prometheus_is_one_line(rig: Rig) -> None:
     attached = attach(
         Target(f"http://127.0.0.1:{free_port()}", rig.socket), StaticPolicy(), 10.0, QUICK
@@ -187,6 +232,8 @@ def test_command_line_runs_in_shadow_and_ends_on_ctrl_c(load: Rig, tmp_path: Pat
         (("--duration", "1"), "shorter than one interval"),
         (("--policy", "llm", "--base-url", "http://h", "--model", "m", "--postprocess", "x"),
          "unknown post-processing"),
+        (("--prompt", "/nonexistent.yaml", "--policy", "llm", "--base-url", "http://h",
+          "--model", "m"), "can't read /nonexistent.yaml"),
         (("--out", "/proc/nope"), "can't write to /proc/nope"),
         (("--prometheus", "http://127.0.0.1:1"), "connection refused"),
     ],

@@ -1,0 +1,117 @@
+"""Prometheus' failures are telemetry errors, in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from controller.errors import TelemetryError
+from controller.telemetry.prometheus import Prometheus, TelemetryConfig
+
+Answer = Callable[[str, dict[str, list[str]]], tuple[int, object]]
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Answer], str]]:
+    servers = []
+
+    def start(answer: Answer) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                status, body = answer(parts.path, parse_qs(parts.query))
+                data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+                # Who asked may have given up.
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+
+            def log_message(self, *_args: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        server.block_on_close = False
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_address[1]}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def matrix(result: object) -> dict[str, object]:
+    return {"status": "success", "data": {"result": result}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (503, "no", "HTTP Status Code 503"),
+        (400, {"status": "error", "error": "parse error"}, "parse error"),
+        (200, "no json", "Prometheus at"),
+        (200, {"data": {}}, "bad answer"),
+        (200, matrix("text"), "unknown shape"),
+    ],
+)
+def test_bad_answers(serve: Callable[[Answer], str], status: int, body: object, words: str) -> None:
+    prometheus = Prometheus(serve(lambda path, query: (status, body)), TelemetryConfig())
+    with pytest.raises(TelemetryError, match=words) as caught:
+        prometheus.read("be_api", 1000.0)
+    assert "\n" not in str(caught.value)
+    prometheus.close()
+
+
+def test_a_slow_answer_ends_at_the_timeout(serve: Callable[[Answer], str]) -> None:
+    release = threading.Event()
+
+    def wait(path: str, query: dict[str, list[str]]) -> tuple[int, object]:
+        release.wait(60)
+        return 200, matrix([])
+
+    prometheus = Prometheus(serve(wait), TelemetryConfig(timeout_s=0.2))
+    with pytest.raises(TelemetryError):
+        prometheus.read("be_api", 1000.0)
+    release.set()
+    prometheus.close()
+
+
+def test_ranges_and_the_age_of_the_window(serve: Callable[[Answer], str]) -> None:
+    asked: list[tuple[str, dict[str, list[str]]]] = []
+    age_s = 30.0
+    now_s = 1_700_000_000.0
+
+    def answer(path: str, query: dict[str, list[str]]) -> tuple[int, object]:
+        asked.append((path, query))
+        if path == "/api/v1/query":
+            return 200, matrix([{"metric": {}, "value": [now_s, str(now_s - age_s)]}])
+        return 200, matrix([{"metric": {"server": "api-1"}, "values": [[now_s, "1"]]}])
+
+    prometheus = Prometheus(serve(answer), TelemetryConfig())
+    results = prometheus.read("be_api", now_s)
+    assert results.oldest_s == now_s - 30
+    assert results.status == {"api-1": ((now_s, 1.0),)}
+    ranges = [query for path, query in asked if path == "/api/v1/query_range"]
+    assert len(ranges) == 4
+    for query in ranges:
+        assert float(query["end"][-1]) - float(query["start"][-1]) == 180
+        assert query["step"] == ["15"]
+    # Once the window is full it is not asked for again.
+    age_s = 119.5
+    assert prometheus.read("be_api", now_s).oldest_s == now_s - 120
+    count = len(asked)
+    assert prometheus.read("be_api", now_s + 10).oldest_s == now_s - 110
+    assert len(asked) == count + 4
+    prometheus.close()
