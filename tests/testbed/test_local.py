@@ -130,11 +130,16 @@ def test_a_dead_worker_ends_its_backend(rig: LocalRig, tmp_path: Path) -> None:
         testbed.stop()
 
 
-def test_workers_leave_when_their_master_is_killed(rig: LocalRig) -> None:
+def test_a_bad_out_dir_is_refused_and_workers_leave_with_their_master(
+    rig: LocalRig, tmp_path: Path
+) -> None:
     spec = builders.spec(1)
+    (tmp_path / "taken").write_text("")
     testbed = rig.create(spec)
     try:
         testbed.start()
+        with pytest.raises(OutputFailed, match="can't be written"):
+            testbed.start_load(tmp_path / "taken")
         (path,) = rig._folders(spec.run_id)
         master = psutil.Process(WorkDir(path).children()["backend-1"].pid)
         workers = master.children()
@@ -143,18 +148,6 @@ def test_workers_leave_when_their_master_is_killed(rig: LocalRig) -> None:
         assert gone and not alive
         with pytest.raises(ComponentDied, match="backend-1"):
             testbed.check()
-    finally:
-        testbed.stop()
-
-
-def test_an_out_dir_that_is_a_file_is_refused(rig: LocalRig, tmp_path: Path) -> None:
-    spec = builders.spec(1)
-    (tmp_path / "taken").write_text("")
-    testbed = rig.create(spec)
-    try:
-        testbed.start()
-        with pytest.raises(OutputFailed, match="can't be written"):
-            testbed.start_load(tmp_path / "taken")
     finally:
         testbed.stop()
 
