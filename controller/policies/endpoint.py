@@ -24,6 +24,10 @@ from controller.addresses import is_loopback
 # tool call, say), or outgrows the context. That is the model's doing; any other 5xx is not.
 _MODELS_DOING = re.compile(r"pars|template|jinja|grammar|tool call|json|context", re.IGNORECASE)
 
+# Both turns of a step share a connection, two steps don't: llama-server closes idle ones after 5 s,
+# and a request that meets such a closing would look like a server that died.
+_KEEP_S = 2.0
+
 # The request is refused for what it is; 401, 403, 404 and 429 say that nobody serves us here.
 _NOT_SERVED = frozenset({401, 403, 404, 408, 429})
 
@@ -56,7 +60,9 @@ class Endpoint:
             max_retries=0,
             timeout=timeout,
             # A proxy of the environment must not come between us and a server on this machine.
-            http_client=openai.DefaultAsyncHttpxClient(trust_env=not is_loopback(base_url)),
+            http_client=openai.DefaultAsyncHttpxClient(
+                trust_env=not is_loopback(base_url), limits=httpx2.Limits(keepalive_expiry=_KEEP_S)
+            ),
         )
         self._task: asyncio.Task[Any] | None = None
         self._interrupted = False
