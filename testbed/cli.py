@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+# The factory and the docker driver are imported where they are needed: they are slow to load.
 from testbed import leftovers
 from testbed.api import Addresses, FleetSpec, LoadResult, LoadSpec, ServerProfile, TestbedSpec
 from testbed.errors import Interrupted, TestbedError
@@ -32,6 +33,8 @@ examples:
   python -m testbed ps                         every testbed of yours on this machine
   python -m testbed down 3kx0q1zz              end one of them
   python -m testbed gc                         remove what dead owners left
+  python -m testbed up --driver docker         the same in containers
+  python -m testbed build-image                the image for that, built without a registry
 """
 
 
@@ -44,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    up = commands.add_parser("up", help="start a local testbed and hold it until Ctrl-C")
+    up = commands.add_parser("up", help="start a testbed and hold it until Ctrl-C")
+    up.add_argument("--driver", choices=["local", "docker"], default="local")
     up.add_argument("-n", "--backends", type=int, default=3, help="fleet size N (default 3)")
     up.add_argument("--algorithm", choices=["leastconn", "roundrobin"], default="leastconn")
     up.add_argument(
@@ -65,13 +69,31 @@ def parser() -> argparse.ArgumentParser:
     down = commands.add_parser("down", help="end one testbed")
     down.add_argument("id", help="as `ps` shows it")
     commands.add_parser("gc", help="remove what dead owners left")
+    _add_build_image(commands)
     return top
+
+
+def _add_build_image(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "build-image", help="build or pull the Docker images, or move them as a file"
+    )
+    command.add_argument(
+        "--set",
+        choices=["debian", "official"],
+        default="debian",
+        help="debian: one image of ours, without a registry (default); official: pinned tags",
+    )
+    command.add_argument("--rebuild", action="store_true", help="even if it is here already")
+    command.add_argument("--save", type=Path, metavar="FILE", help="then write it to a file")
+    command.add_argument("--load", type=Path, metavar="FILE", help="read such a file instead")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     arguments = parser().parse_args(argv)
-    run = {"up": _up, "ps": _ps, "down": _down, "gc": _gc}[arguments.command]
+    run = {"up": _up, "ps": _ps, "down": _down, "gc": _gc, "build-image": _build_image}[
+        arguments.command
+    ]
     try:
         return run(arguments)
     except Interrupted:
@@ -110,15 +132,13 @@ def _spec(arguments: argparse.Namespace) -> TestbedSpec:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    # Not needed, and slow to load, for the other commands.
-    from testbed.factory import check
-    from testbed.local.driver import LocalTestbed
+    from testbed.factory import check, create
 
     spec = _spec(arguments)
-    if problems := check("local", spec):
+    if problems := check(arguments.driver, spec):
         print("\n".join(f"error: {problem}" for problem in problems), file=sys.stderr)
         return 2
-    testbed = LocalTestbed(spec, foreground=True)
+    testbed = create(arguments.driver, spec, foreground=True)
 
     def end(number: int, frame: FrameType | None) -> None:
         testbed.interrupt()
@@ -152,6 +172,8 @@ def describe(addresses: Addresses) -> str:
         f"runtime socket  {addresses.runtime_socket}",
         f"redis           {addresses.redis_url}",
     ]
+    if plane := addresses.dataplane:
+        lines.append(f"data plane api  {plane.url} (user {plane.user}, password {plane.password})")
     lines += [f"backend {i}       {url}" for i, url in enumerate(addresses.backend_urls, start=1)]
     return "\n".join(lines)
 
@@ -169,8 +191,16 @@ def summarise(result: LoadResult, out: Path) -> str:
 
 
 def _ps(arguments: argparse.Namespace) -> int:
-    print(table(list_testbeds()))
+    print(table(_everything()))
     return 0
+
+
+def _everything() -> list[TestbedInfo]:
+    """Local testbeds and those on this host's Docker Engine, if there is one."""
+    from testbed.docker import commands as docker
+
+    local = [info for info in list_testbeds() if info.kind != "docker"]
+    return local + docker.list_testbeds()
 
 
 def table(infos: Sequence[TestbedInfo]) -> str:
@@ -197,11 +227,16 @@ def _age(seconds: float) -> str:
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    chosen = [info for info in list_testbeds() if info.id == arguments.id]
+    chosen = [info for info in _everything() if info.id == arguments.id]
     if not chosen:
         print(f"error: no testbed {arguments.id!r}; `ps` lists them", file=sys.stderr)
         return 2
     info = chosen[0]
+    if info.kind == "docker":
+        from testbed.docker import commands as docker
+
+        print(docker.down(info))
+        return 0
     if info.owner_alive and info.foreground:
         os.kill(info.owner.pid, signal.SIGTERM)
     elif info.owner_alive:
@@ -222,6 +257,15 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _gc(arguments: argparse.Namespace) -> int:
-    removed = sweep_leftovers()
+    from testbed.docker import commands as docker
+
+    # Docker's first: its records say which folders belong to containers that are still there.
+    removed = docker.sweep_leftovers() + sweep_leftovers()
     print("\n".join(f"removed {name}" for name in removed) or "nothing to remove")
     return 0
+
+
+def _build_image(arguments: argparse.Namespace) -> int:
+    from testbed.docker import commands as docker
+
+    return docker.build_image(arguments)

@@ -11,16 +11,19 @@ KINDS = ("local", "docker")
 """Names of the drivers."""
 
 
-def create(kind: str, spec: TestbedSpec) -> Testbed:
-    """A testbed of driver `kind`, not yet started. Raises `TestbedUnavailable`."""
+def create(kind: str, spec: TestbedSpec, foreground: bool = False) -> Testbed:
+    """A testbed of driver `kind`, not yet started. Raises `TestbedUnavailable`.
+
+    `foreground` marks one made by hand, for `python -m testbed down`.
+    """
     if kind == "local":
         from testbed.local.driver import LocalTestbed
 
-        return LocalTestbed(spec)
+        return LocalTestbed(spec, foreground)
     if kind == "docker":
         from testbed.docker.driver import DockerTestbed
 
-        return DockerTestbed(spec)
+        return DockerTestbed(spec, foreground)
     raise TestbedUnavailable(f"there is no testbed driver {kind!r}; there are: {', '.join(KINDS)}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -188,8 +189,8 @@ def _fill_context(context: Path, dataplane: Path | None, report: Report) -> dict
         said = subprocess.run(
             [str(dataplane), "--version"], capture_output=True, text=True, timeout=30, check=False
         )
-        words = (said.stdout + said.stderr).split()
-        versions["dataplaneapi"] = next((w for w in words if w[:1] in "v0123456789"), "unknown")
+        found = re.search(r"Data Plane API\s+v?(\S+)", said.stdout + said.stderr)
+        versions["dataplaneapi"] = found.group(1) if found else "unknown"
     return versions
 
 
