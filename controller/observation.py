@@ -13,8 +13,8 @@
 
 The paper shows one example and no rule, so the rules are these, once, here:
 
-* A server out of rotation (drained, in maintenance) shows `up` 0 and `weight` 0: its share of the
-  traffic, whatever weight it will have again.
+* A server that is not up (drained, in maintenance, down) shows `up` 0 and `weight` 0, in the table
+  and in the series alike: its share of the traffic, whatever weight it will have again.
 * A series is printed when its newest `series_points` values *change*: by more than the metric's
   own noise (`_METRICS`), so that a healthy fleet prints none.
 * A trend is *significant* when a straight line explains the samples (two-sided p-value of their
@@ -171,9 +171,8 @@ def format_observation(snapshot: Snapshot, style: ObservationStyle) -> str:
 
 
 def _row(server: ServerView, total: int | None, style: ObservationStyle, with_trend: bool) -> str:
-    in_rotation = server.admin_state == "ready"
     row = (
-        f"{server.server} {int(server.up)} {server.weight if in_rotation else 0} "
+        f"{server.server} {int(server.up)} {server.weight if server.up else 0} "
         f"{_number(server.sessions, 0)} {_share(server.sessions, total)} "
         f"{_number(server.errors_per_s, 1)}"
     )
@@ -193,6 +192,8 @@ def _series_lines(server: ServerView, style: ObservationStyle) -> tuple[list[str
         series = server.series.get(metric.key)
         if series is None:
             continue
+        if metric.key == "weight":
+            series = _weight_in_rotation(series, server.series.get("status"))
         newest = _newest(series, style.series_points)
         if not _changes(newest, metric):
             continue
@@ -204,6 +205,15 @@ def _series_lines(server: ServerView, style: ObservationStyle) -> tuple[list[str
                 line, trend_printed = f"{line} {trend}", True
         lines.append(line)
     return lines, trend_printed
+
+
+def _weight_in_rotation(weight: Series, status: Series | None) -> Series:
+    """The weight, 0 where the server was not up: HAProxy keeps the weight of a drained one."""
+    if status is None:
+        return weight
+    down = {t for t, up in zip(status.times_s, status.values, strict=True) if up == 0}
+    pairs = zip(weight.times_s, weight.values, strict=True)
+    return Series(weight.times_s, tuple(0.0 if t in down else value for t, value in pairs))
 
 
 def _newest(series: Series, points: int) -> Series:

@@ -93,12 +93,19 @@ def test_unknown_is_never_zero() -> None:
     assert format_observation(nothing, STYLE).startswith("Global sessions=- 5xx_per_sec=- ")
 
 
-def test_a_changed_state_shows_as_a_series() -> None:
-    observed = snapshot(
-        view("api-1", 0.0, admin_state="drain", sessions=0, status=series(1, 1, 0)),
-        view("api-2", 0.0, sessions=30),
+def test_a_changed_state_shows_as_a_series_that_agrees_with_the_table() -> None:
+    drained = replace(
+        view("api-1", 0.0, admin_state="drain", sessions=0, weight=25),
+        series={"status": series(1, 1, 0), "weight": series(100, 25, 25)},
     )
-    assert "api-1 up=[1,1,0]" in format_observation(observed, STYLE).splitlines()
+    lines = format_observation(snapshot(drained, view("api-2", sessions=30)), STYLE).splitlines()
+    assert "api-1 0 0 0 0% 0.0" in lines
+    assert lines[-2:] == ["api-1 up=[1,1,0]", "api-1 weight=[100,25,0]"]
+
+
+def test_a_server_that_is_down_has_no_share() -> None:
+    text = format_observation(snapshot(view("api-1", up=False), view("api-2")), STYLE)
+    assert "api-1 0 0 10 50% 0.0" in text.splitlines()
 
 
 @pytest.mark.parametrize(
