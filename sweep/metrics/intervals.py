@@ -47,12 +47,10 @@ def wilson(count: int, n: int, level: float = LEVEL) -> Interval:
 
     low, high = proportion_confint(count, n, alpha=1 - level, method="wilson")
     note = {0: "none of n", n: "all of n"}.get(count, "")
-    return Interval(_unit(float(low)), _unit(float(high)), "Wilson", n, note)
-
-
-def _unit(value: float) -> float:
-    """Rounding may leave [0, 1] by one ulp."""
-    return min(1.0, max(0.0, value))
+    # At the ends the interval reaches 0 or 1 exactly; rounding misses that by one ulp.
+    low = 0.0 if count == 0 else max(0.0, float(low))
+    high = 1.0 if count == n else min(1.0, float(high))
+    return Interval(low, high, "Wilson", n, note)
 
 
 def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = LEVEL) -> Interval:

@@ -48,7 +48,11 @@ def replay(out: Console, store: RunStore, run_id: str, figures: Path | None = No
             )
             continue
         for style, line in step_lines(group[0], conversations.get(group[0]["step"])):
-            out.print(Padding(Text(line, style=style), (0, 0, 0, 0 if style == "bold" else 2)))
+            out.print(
+                Padding(
+                    Text(line, style=style), (0, 0, 0, 0 if style == "bold" else 2), expand=False
+                )
+            )
     if figures is not None:
         _draw(store, run_id, summary, aggregates, steps, figures)
         out.print(Text(f"\ntimeline: {figures / 'timeline.svg'}", style="dim"))
@@ -67,8 +71,8 @@ def header(summary: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[s
     yield f"faulty: {faulty}; ever drained: {drained}; drained at the end: {final}"
     if metrics.get("rate_5xx") is not None:
         yield (
-            f"client 5xx rate {100 * metrics['rate_5xx']:.3f}% of {metrics['requests']:,} requests; "
-            f"p95 {metrics['p95_ms']:.1f} ms"
+            f"client 5xx rate {100 * metrics['rate_5xx']:.3f}% of {metrics['requests']:,} "
+            f"requests; p95 {metrics['p95_ms']:.1f} ms"
         )
 
 
@@ -119,7 +123,8 @@ def step_lines(
     for item in step.get("interventions") or ():
         yield (
             "yellow",
-            f"rail   {item['rail']}: {item['verdict']} (action {item['index'] + 1}): {item['reason']}",
+            f"rail   {item['rail']}: {item['verdict']} (action {item['index'] + 1}): "
+            f"{item['reason']}",
         )
     for result in step.get("results") or ():
         yield ("green" if result["ok"] else "red"), f"did    {_result(result)}"

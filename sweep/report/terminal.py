@@ -37,7 +37,7 @@ def print_table(out: Console, table: Table) -> None:
             out.print(Text("… continued", style="dim"))
         out.print(part)
     for note in table.notes:
-        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2)))
+        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 2), expand=False))
 
 
 def _parts(out: Console, table: Table) -> list[RichTable]:

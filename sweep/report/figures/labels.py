@@ -71,6 +71,8 @@ def _annotate(axes, point, text, offset, size, line=False):  # type: ignore[no-u
         if line
         else None,
         annotation_clip=False,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.65, "pad": 0.4},
+        zorder=2.5,
     )
 
 

@@ -30,6 +30,10 @@ CAPTION = (
 )
 
 
+SMALLEST_SPAN = 0.1
+"""Least range of an axis, in ms and percentage points."""
+
+
 @dataclass(frozen=True)
 class Point:
     """One policy: p95 in ms, availability in percent."""
@@ -139,8 +143,11 @@ def _limits(axes: Axes, made: list[Point], margin: float = 0.1) -> None:
         ([p.x for p in made], axes.set_xlim),
         ([p.y for p in made], axes.set_ylim),
     ):
-        span = max(values) - min(values) or max(1e-3, abs(values[0]) * 0.02)
-        setter(min(values) - margin * span, max(values) + margin * span)
+        span = max(values) - min(values)
+        # Points that are all but equal stay in the middle of a range that can be read.
+        pad = max(margin * span, SMALLEST_SPAN / 2 if span < SMALLEST_SPAN else 0)
+        setter(min(values) - pad, max(values) + pad)
+    axes.ticklabel_format(useOffset=False)
 
 
 def _crowd(made: list[Point]) -> list[Point]:

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from sweep.metrics.frames import steps_frame
+from sweep.metrics.guardrails import firing_counts, rails_tripped
+
+
+def action(kind, server="api-1", weight=None):
+    return {"kind": kind, "backend": "be_api", "server": server, "weight": weight, "reason": ""}
+
+
+def record(plan, interventions=(), weights=None):
+    servers = [{"server": s, "weight": w} for s, w in (weights or {}).items()]
+    return {
+        "step": 0,
+        "started_s": 0.0,
+        "raw_plan": plan,
+        "interventions": interventions and list(interventions),
+        "snapshot": {"servers": servers},
+    }
+
+
+def test_two_drains_trip_the_drain_cap_and_one_does_not():
+    assert rails_tripped(record([action("drain"), action("drain", "api-2")])) == {"drain_cap"}
+    assert rails_tripped(record([action("drain")])) == set()
+
+
+def test_four_actions_trip_the_action_cap_and_no_op_is_none():
+    three = [action("set_weight", f"api-{i}", 80) for i in range(3)]
+    assert rails_tripped(record([*three, action("no_op", "")])) == set()
+    assert rails_tripped(record([*three, action("enable")])) == {"action_cap"}
+
+
+def test_three_drains_and_an_enable_trip_both_caps():
+    plan = [action("drain", f"api-{i}") for i in range(3)] + [action("enable", "api-9")]
+    assert rails_tripped(record(plan)) == {"drain_cap", "action_cap"}
+
+
+def test_the_log_of_the_guardrails_counts():
+    clamp = {"rail": "weight_clamp", "verdict": "clamped", "index": 0, "reason": ""}
+    unknown = {"rail": "unknown_server", "verdict": "dropped", "index": 0, "reason": ""}
+    assert rails_tripped(record([action("set_weight", weight=20)], [clamp])) == {"weight_clamp"}
+    assert rails_tripped(record([action("drain", "x")], [unknown])) == {"rejected"}
+
+
+def test_without_a_log_the_weights_of_the_snapshot_decide():
+    weights = {"api-1": 100, "api-2": 60}
+    plan = [action("set_weight", "api-1", 50), action("set_weight", "api-2", 10)]
+    assert rails_tripped(record(plan, None, weights)) == set()
+    plan = [action("set_weight", "api-1", 49)]
+    assert rails_tripped(record(plan, None, weights)) == {"weight_clamp"}
+
+
+def test_counts_are_steps_and_any_counts_a_step_once():
+    both = [action("drain", f"api-{i}") for i in range(4)]
+    steps = steps_frame(
+        [
+            {**record(both), "step": 0},
+            {**record([action("no_op", "")]), "step": 1},
+            {**record([action("drain"), action("drain", "api-2")]), "step": 2},
+        ]
+    )
+    counts = firing_counts(steps)
+    assert counts["fired_drain_cap"] == 2
+    assert counts["fired_action_cap"] == 1
+    assert counts["fired_any"] == 2
+    assert firing_counts(steps_frame([]))["fired_any"] == 0

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sweep.metrics.intervals import ALL_EQUAL, ONE_RUN
+from sweep.metrics.latency import ValueCounts
+from sweep.metrics.pooled import histogram, quantile_interval_over_runs
+
+
+def run(seed: int, tail: float, n: int = 1_000) -> ValueCounts:
+    rng = np.random.default_rng(seed)
+    slow = rng.random(n) < tail
+    values = rng.normal(11_500, 1_500, n).clip(7_000) + slow * rng.gamma(3, 9_000, n)
+    return ValueCounts.of(values.astype(np.int64))
+
+
+RUNS = [run(seed, tail) for seed, tail in enumerate((0.02, 0.1, 0.2, 0.15, 0.3, 0.05))]
+
+
+def test_agrees_with_resampling_whole_runs_on_raw_values():
+    found = quantile_interval_over_runs([histogram(r) for r in RUNS], 0.95)
+    raw = [np.repeat(r.values, r.counts) for r in RUNS]
+    rng = np.random.default_rng(9)
+    drawn = [
+        np.quantile(np.concatenate([raw[i] for i in rng.integers(0, len(raw), len(raw))]), 0.95)
+        for _ in range(5_000)
+    ]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert found.low == pytest.approx(low, rel=0.05)
+    assert found.high == pytest.approx(high, rel=0.05)
+    assert found.n == len(RUNS)
+
+
+def test_the_order_of_runs_changes_nothing():
+    shapes = [histogram(r) for r in RUNS]
+    assert quantile_interval_over_runs(shapes, 0.5) == quantile_interval_over_runs(
+        shapes[::-1], 0.5
+    )
+
+
+def test_more_requests_in_every_run_do_not_narrow_it():
+    more = [ValueCounts(r.values, 10 * r.counts) for r in RUNS]
+    assert quantile_interval_over_runs(
+        [histogram(r) for r in more], 0.95
+    ) == quantile_interval_over_runs([histogram(r) for r in RUNS], 0.95)
+
+
+def test_degenerate_cases_are_labelled():
+    one = histogram(RUNS[0])
+    assert quantile_interval_over_runs([one], 0.95).note == ONE_RUN
+    assert quantile_interval_over_runs([one, one], 0.95).note == ALL_EQUAL
+    assert quantile_interval_over_runs([], 0.95).low is None
