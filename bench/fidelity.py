@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -29,8 +29,11 @@ from testbed.config.slots import shuffled_slots
 from testbed.factory import create
 from testbed.runtime_socket import ask
 
-GRID = ((1, 3), (1, 4), (1, 5), (1, 6), (2, 2), (4, 1))
-"""Gunicorn workers and threads tried by `--grid`."""
+GRID = (
+    *((1, 4, linger_ms) for linger_ms in (0.0, 1.0, 1.5, 2.0, 2.5, 3.0)),
+    *((1, 3, 0.0), (1, 5, 0.0), (1, 5, 4.0), (2, 2, 0.0), (4, 1, 0.0)),
+)
+"""Gunicorn workers, threads, and ms that a thread lingers, tried by `--grid`."""
 
 PAPER = {
     "static": {"mean": 12.0, "p50": 11.9, "p95": 15.6, "p99": 17.7, "rate": 24.4, "floor": 1.67},
@@ -55,12 +58,15 @@ class Measured:
     cpu_s: dict[str, float]
 
 
-def measure(arm: str, workers: int, threads: int, arguments: argparse.Namespace) -> Measured:
+def measure(
+    arm: str, workers: int, threads: int, linger_ms: float, arguments: argparse.Namespace
+) -> Measured:
     """Run one arm on a testbed of its own."""
+    profiles = tuple(replace(profile, linger_ms=linger_ms) for profile in PAPER_PROFILES)
     spec = TestbedSpec(
         run_id=f"fidelity-{arm}",
         algorithm=arguments.algorithm,
-        fleet=FleetSpec(arguments.backends, PAPER_PROFILES, "error_on", 42, workers, threads),
+        fleet=FleetSpec(arguments.backends, profiles, "error_on", 42, workers, threads),
         load=LoadSpec(
             profile="steady",
             vus=10 * arguments.backends,
@@ -133,23 +139,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--telemetry", choices=["redis", "file"], default="redis")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument(
+        "--linger", type=float, default=PAPER_PROFILES[0].linger_ms, help="ms, see conf/fleet"
+    )
     parser.add_argument("--grid", action="store_true", help="try several concurrency settings")
     arguments = parser.parse_args(argv)
     print(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs", flush=True)
     if not arguments.grid:
         for arm in PAPER:
-            measured = measure(arm, arguments.workers, arguments.threads, arguments)
+            measured = measure(
+                arm, arguments.workers, arguments.threads, arguments.linger, arguments
+            )
             print(report(arm, measured), flush=True)
         return 0
-    print("workers threads | static mean   p50   p95   p99  rate | drained mean   p50   p95   p99")
-    for workers, threads in GRID:
-        static, drained = (measure(arm, workers, threads, arguments) for arm in PAPER)
-        print(
-            f"{workers:7} {threads:7} | {static.mean:11.1f} {static.p50:5.1f} {static.p95:5.1f}"
-            f" {static.p99:5.1f} {static.rate:5.1f} | {drained.mean:12.1f} {drained.p50:5.1f}"
-            f" {drained.p95:5.1f} {drained.p99:5.1f}",
-            flush=True,
-        )
+    columns = "mean   p50   p95   p99  rate"
+    print(f"workers threads linger |   static {columns} |  drained {columns}")
+    for workers, threads, linger_ms in GRID:
+        arms = [measure(arm, workers, threads, linger_ms, arguments) for arm in PAPER]
+        cells = [
+            f"{m.mean:13.1f} {m.p50:5.1f} {m.p95:5.1f} {m.p99:5.1f} {m.rate:5.1f}" for m in arms
+        ]
+        print(f"{workers:7} {threads:7} {linger_ms:6.1f} | {' | '.join(cells)}", flush=True)
     return 0
 
 

@@ -26,7 +26,8 @@ class ServerProfile:
     """Response behaviour of one class of backends (paper, Table 1 and §4.2).
 
     Delay is `base_ms` + U{0, `jitter_ms`} (+ `spike_ms` with `spike_probability`); an errored
-    request is answered 500 after `error_extra_ms` more.
+    request is answered 500 after `error_extra_ms` more. Its thread stays busy for `linger_ms` after
+    the answer, as threads do that log and close: clients don't wait for it, the next request may.
     """
 
     base_ms: int
@@ -35,6 +36,7 @@ class ServerProfile:
     spike_probability: float = 0.0
     spike_ms: int = 0
     error_extra_ms: int = 1
+    linger_ms: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def create_app(
     answered = Counter("backend_requests", "Answered requests.", ["code"], registry=registry)
     delays = Histogram("backend_delay_seconds", "Drawn delay.", registry=registry)
     by_code = {code: answered.labels(code) for code in ("200", "500")}
+    linger_s = behaviour.profile.linger_ms / 1000
     headers = {INSTANCE_HEADER: str(instance)}
     app = Flask(__name__)
 
@@ -49,7 +50,11 @@ def create_app(
         delays.observe(outcome.delay_ms / 1000)
         status = 500 if outcome.failed else 200
         by_code[str(status)].inc()
-        return Response("failed\n" if outcome.failed else "ok\n", status, headers)
+        response = Response("failed\n" if outcome.failed else "ok\n", status, headers)
+        if linger_s:
+            # Runs once the answer has been sent, and before the thread is free again.
+            response.call_on_close(lambda: sleep(linger_s))
+        return response
 
     @app.get("/healthz")
     def healthz() -> Response:

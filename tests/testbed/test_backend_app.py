@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from flask.testing import FlaskClient
 
@@ -30,6 +32,17 @@ def test_work_does_what_was_drawn(client: FlaskClient, slept: list[float]) -> No
     assert statuses == [500 if draw.failed else 200 for draw in draws]
     assert 500 in statuses
     assert slept == [draw.delay_ms / 1000 for draw in draws]
+
+
+def test_a_thread_lingers_after_its_answer() -> None:
+    slept: list[float] = []
+    profiles = tuple(replace(profile, linger_ms=2.5) for profile in builders.PROFILES)
+    environ = {"INSTANCE": "1", **to_environment(builders.fleet(3, profiles=profiles))}
+    response = create_app(environ, slept.append).test_client().get("/work", buffered=False)
+    assert len(slept) == 1
+    assert response.data == b"ok\n"
+    response.close()
+    assert slept[1:] == [0.0025]
 
 
 def test_answers_name_their_instance(client: FlaskClient) -> None:
