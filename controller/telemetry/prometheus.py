@@ -14,7 +14,7 @@ from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
-from requests.packages.urllib3.util.retry import Retry
+from urllib3.util import Retry
 
 from controller.addresses import is_loopback
 from controller.errors import TelemetryError
