@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import Progress
 
-from sweep.config.specs import check_point
+from sweep.config.specs import check_point, testbed_kind
 from sweep.errors import RequestError, StorageError
 from sweep.grid import Grid, RunPoint, compose_grid
 from sweep.plan import Plan, expected_time_s, make_plan
@@ -120,6 +120,7 @@ def _run(
     expected_s: float,
     console: Console,
 ) -> int:
+    from sweep.leftovers import clear_leftovers
     from sweep.preflight import require_everything
 
     try:
@@ -135,6 +136,8 @@ def _run(
         require_everything(plan.todo)
         for name in book.bury_orphans():
             console.print(f"[yellow]left by a dead sweep:[/] attempts/{name}", highlight=False)
+        for name in clear_leftovers({testbed_kind(point) for point in plan.todo}):
+            console.print(f"[yellow]removed what a dead sweep left:[/] {name}", highlight=False)
         _record_invocation(store, grid)
         return _drive(plan, book, settings, expected_s, console)
 

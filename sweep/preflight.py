@@ -17,7 +17,7 @@ def require_everything(points: Sequence[RunPoint]) -> None:
     """Raise `RequestError` naming all that is missing, each with the way to get it."""
     problems = [*_testbed_problems(points), *_serving_problems(points)]
     if problems:
-        raise RequestError("missing: " + "; ".join(dict.fromkeys(problems)))
+        raise RequestError("this can't run here: " + "; ".join(dict.fromkeys(problems)))
 
 
 def _testbed_problems(points: Sequence[RunPoint]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
@@ -88,6 +88,7 @@ class Runner:
             self.plan.todo, self.options.testbeds, max_attempts=self.options.max_attempts
         )
         self._workers: dict[int, Any] = {}
+        self._generations: Counter[int] = Counter()
         self._server: Any = None
         self._lease: Lease | None = None
         self._epoch = 0
@@ -171,7 +172,10 @@ class Runner:
                 self.view.gave_up(run_id, reason)
 
     def _new_worker(self, testbed: int) -> Any:
-        return TestbedWorker.options(name=f"testbed-{testbed}-{time.time_ns()}").remote()
+        self._generations[testbed] += 1
+        return TestbedWorker.options(
+            name=f"testbed-{testbed}.{self._generations[testbed]}"
+        ).remote()
 
     def _testbed_ready(self, ref: Any, testbed: int) -> Event:
         ray.get(ref)
@@ -227,7 +231,7 @@ class Runner:
         self._epoch += 1
         gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
         self._server = ModelServer.options(
-            name=f"model-server-{model}-{self._epoch}", num_gpus=gpus
+            name=f"model-server-{model}.{self._epoch}", num_gpus=gpus
         ).remote(serving_plan(point), system_prompt(point), tool_schemas())
         self.view.server(model, "loading")
         self._refs[self._server.start.remote()] = lambda r: self._server_started(r, model, point)
