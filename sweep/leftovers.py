@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 
 import serving.leftovers
 import testbed.leftovers
@@ -15,14 +15,15 @@ def clear_leftovers(kinds: Iterable[str]) -> list[str]:
 
     `kinds`: drivers of the testbeds that are about to be used; only for those is an engine asked.
     """
-    removed = [*testbed.leftovers.sweep_leftovers(), *serving.leftovers.sweep_leftovers()]
+    removed: list[str] = []
     if "docker" in kinds:
+        # First: its records say which folders belong to containers that are still there.
         from testbed.docker.engine import connect
         from testbed.docker.leftovers import sweep_leftovers
 
-        try:
-            with closing(connect()) as engine:
-                removed += sweep_leftovers(engine)
-        except TestbedUnavailable:
-            return removed  # the pre-flight says so, with the way out
+        # An engine that does not answer is told by the pre-flight, with the way out.
+        with suppress(TestbedUnavailable), closing(connect()) as engine:
+            removed += sweep_leftovers(engine)
+    removed += testbed.leftovers.sweep_leftovers()
+    removed += serving.leftovers.sweep_leftovers()
     return removed
