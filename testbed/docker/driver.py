@@ -335,18 +335,20 @@ class DockerTestbed:
         if self._workdir is None or self._engine is None:
             return
         late = self._fleet is not None and self._fleet.unanswered
+        self._fleet = self._watch = None
+        # From here on it is a leftover: whatever stays now goes when the next testbed starts.
+        leftovers.LIVE.discard(self._workdir.name)
         gone = leftovers.remove_testbed(
             self._engine, self._workdir.name, settle_s=_LATE_OBJECTS_S if late else 0.0
         )
-        if not gone:
+        if gone and self._warden is not None:
+            self._warden.dismiss()
+        elif not gone:
+            # Its warden stays, and tries when this process has ended.
             _log.error("testbed %s is not removed completely; gc will try", self._workdir.name)
-        self._fleet = self._watch = None
-        leftovers.LIVE.discard(self._workdir.name)
+        self._warden = None
 
     def _remove_folder(self) -> None:
-        if self._warden is not None:
-            self._warden.dismiss()
-            self._warden = None
         if self._workdir is not None:
             self._workdir.remove()
             self._workdir = None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError
+from requests.exceptions import RequestException
 
 from testbed.docker import labels
 from testbed.docker.engine import Engine
@@ -83,13 +84,14 @@ def remove_testbed(engine: Engine, name: str, settle_s: float = 0.0, limit_s: fl
     """Remove every container, then every network of the testbed `name`; whether none is left.
 
     With `settle_s` it goes on looking for that long: an engine that did not answer in time may
-    still be making what it was asked for. Errors of single objects are tried again until `limit_s`.
+    still be making what it was asked for. Failures (an object that is busy, an engine that is just
+    being restarted) are tried again until `limit_s`.
     """
     mine = {"label": f"{labels.TESTBED}={name}"}
     started = time.monotonic()
     while True:
         left = True
-        with suppress(APIError):
+        with suppress(APIError, RequestException):
             ids = [item["Id"] for item in engine.api.containers(all=True, filters=mine)]
             with ThreadPoolExecutor(max(1, len(ids))) as pool:
                 list(pool.map(lambda item: _remove_container(engine, item), ids))
@@ -107,12 +109,12 @@ def remove_testbed(engine: Engine, name: str, settle_s: float = 0.0, limit_s: fl
 
 
 def _remove_container(engine: Engine, container: str) -> None:
-    with suppress(APIError):  # gone already, or being removed by somebody else
+    with suppress(APIError, RequestException):  # gone, or somebody else is at it
         engine.api.remove_container(container, force=True, v=True)
 
 
 def _remove_network(engine: Engine, network: str) -> None:
-    with suppress(APIError):
+    with suppress(APIError, RequestException):
         engine.api.remove_network(network)
 
 

@@ -46,9 +46,12 @@ class DockerSettings:
     """Refuse to start with less than this free where the run's files go."""
 
     def __post_init__(self) -> None:
-        pool = IPv4Network(self.subnet_pool)
+        try:
+            pool = IPv4Network(self.subnet_pool)
+        except ValueError as error:
+            raise ValueError(f"testbed.subnet_pool={self.subnet_pool}: {error}") from error
         if not pool.is_private:
-            raise ValueError(f"testbed.subnet_pool: {pool} is no private range")
+            raise ValueError(f"testbed.subnet_pool={pool} is no private range")
         for key, kind in (("images", ImageSet), ("dataplane", DataPlaneMode)):
             if getattr(self, key) not in get_args(kind):
                 raise ValueError(
