@@ -10,7 +10,7 @@ import polars as pl
 import psutil
 import pytest
 
-from testbed import leftovers, programs
+from testbed import leftovers, ports, programs
 from testbed.api import BACKEND_NAME, Addresses, Testbed, TestbedSpec
 from testbed.errors import ComponentDied, OutputFailed, ProgramMissing, StartTimeout
 from testbed.factory import create
@@ -130,14 +130,21 @@ def test_a_dead_worker_ends_its_backend(rig: LocalRig, tmp_path: Path) -> None:
         testbed.stop()
 
 
-def test_a_bad_out_dir_is_refused_and_workers_leave_with_their_master(
-    rig: LocalRig, tmp_path: Path
+def test_a_taken_port_a_bad_out_dir_and_a_dead_master(
+    rig: LocalRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Three faults on one testbed: a start takes 5 s."""
     spec = builders.spec(1)
     (tmp_path / "taken").write_text("")
     testbed = rig.create(spec)
     try:
-        testbed.start()
+        with ports.listening_socket() as other:
+            taken = int(ports.address(other).split(":")[1])
+            offered = [taken, taken, ports.free_port()]
+            monkeypatch.setattr(ports, "free_port", lambda: offered.pop(0))
+            addresses = testbed.start()
+        assert offered == []
+        assert not addresses.redis_url.endswith(f":{taken}")
         with pytest.raises(OutputFailed, match="can't be written"):
             testbed.start_load(tmp_path / "taken")
         (path,) = rig._folders(spec.run_id)
