@@ -202,9 +202,8 @@ def _failures(store: RunStore, complete: set[str]) -> list[LeftOut]:
     last: dict[str, str] = {}
     with suppress(OSError):
         for record in store.read_failures():
-            run_id = str(record.get("run_id", "?"))
-            reason = record.get("error") or record.get("reason") or record.get("message") or "?"
-            last[run_id] = str(reason).splitlines()[0]
+            if record.get("outcome") not in ("interrupted", "orphaned"):
+                last[str(record.get("run_id", "?"))] = _first_line(record.get("reason"))
     return [LeftOut(r, "failed", why) for r, why in sorted(last.items()) if r not in complete]
 
 
@@ -227,8 +226,12 @@ def _unmatched(runs: pl.DataFrame) -> list[LeftOut]:
 
 
 def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return _first_line(error) or type(error).__name__
+
+
+def _first_line(text: object) -> str:
+    lines = str(text or "").strip().splitlines()
+    return lines[0] if lines else ""
 
 
 def asked_runs(store: RunStore) -> list[str]:

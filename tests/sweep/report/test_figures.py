@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from PIL import Image
+
+from sweep.report.figures import coverage, over_time, pareto
+from sweep.report.figures.labels import _overlap
+from sweep.report.figures.pareto import Point, frontier
+from sweep.report.figures.registry import FIGURES, drawn, save, telling_run
+from sweep.report.figures.style import styled
+from sweep.report.load import load
+from sweep.report.memo import Intervals
+from sweep.report.tables.context import Context
+from sweep.store.paths import RunStore
+from tests.synthetic.run import STATIC, SyntheticRun
+from tests.synthetic.write import write_store
+
+
+def test_all_figures_of_the_papers_sweep_are_drawn_as_svg_and_png(paper_context, tmp_path):
+    names = []
+    for name, caption, figure in drawn(paper_context):
+        names.append(name)
+        assert caption
+        svg, png = save(figure, tmp_path, name)
+        assert svg.read_text().startswith("<?xml")
+        with Image.open(png) as image:
+            assert min(image.size) > 300
+            assert len(image.convert("L").getcolors(65_536)) > 10
+    assert names == [*FIGURES, "timeline"]
+
+
+def test_figures_do_not_depend_on_the_users_matplotlib_settings(paper_context):
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 30}):
+        with styled():
+            assert matplotlib.rcParams["font.size"] == 9
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_bars_of_figure_1_are_the_medians_in_order_of_size(paper_context):
+    with styled():
+        figure = FIGURES["figure1"].draw(paper_context)
+    axes = figure.axes[0]
+    names = [label.get_text().split("\n")[0] for label in axes.get_xticklabels()]
+    assert names[0] == "Granite 4.0 350M"
+    assert names[-1] == "Qwen3.5 35B-A3B"
+    assert len(names) == 15
+    heights = {
+        name: patch.get_height()
+        for name, patch in zip(names, axes.containers, strict=True)
+        for patch in patch
+    }
+    runs = paper_context.llm.filter(title="Qwen3 0.6B")
+    assert heights["Qwen3 0.6B"] == pytest.approx(runs["reduction_pct"].median())
+    hatched = {n for n, c in zip(names, axes.containers, strict=True) if c[0].get_hatch()}
+    assert hatched == {"GPT-OSS 20B", "Gemma 4 26B-A4B", "Qwen3 30B-A3B", "Qwen3.5 35B-A3B"}
+
+
+def test_figure_3_averages_over_runs(paper_context):
+    runs = paper_context.static("error_on").filter(algorithm="leastconn")
+    middles, mean, low, high = over_time.window_means(paper_context, runs)
+    assert middles[0] == 5
+    assert len(middles) == 60
+    first = []
+    for run_id in runs["run_id"]:
+        windows = paper_context.loaded.aggregates[run_id].windows
+        first.append(windows["sum_us"][0] / windows["answered"][0] / 1000)
+    assert mean[0] == pytest.approx(sum(first) / len(first))
+    assert (low[0] < mean[0]) and (mean[0] < high[0])
+
+
+def test_the_frontier_holds_what_nothing_beats():
+    made = [
+        Point(t, x, y, "", "")
+        for t, x, y in (
+            ("a", 10, 98),
+            ("b", 20, 99),
+            ("c", 21, 98.5),
+            ("d", 30, 99.5),
+            ("e", 10, 97),
+        )
+    ]
+    assert [p.title for p in frontier(made)] == ["a", "b", "d"]
+
+
+def test_doing_nothing_competes_in_figure_4(paper_context):
+    titles = [p.title for p in pareto.points(paper_context)]
+    assert len(titles) == 16
+    assert titles[-1] == "Static, error-on"
+
+
+def test_overlaps_of_labels_are_measured():
+    from matplotlib.transforms import Bbox
+
+    box = Bbox.from_bounds(0, 0, 10, 10)
+    assert _overlap(box, Bbox.from_bounds(5, 0, 10, 10)) == pytest.approx(0.5)
+    assert _overlap(box, Bbox.from_bounds(20, 0, 10, 10)) == 0
+
+
+def test_coverage_knows_what_is_missing_failed_and_invalid(demo_store):
+    invocation = {"runs": ["static-error_on_leastconn_n3_s42", "qwen3-4b-think_leastconn_n5_s42"]}
+    (demo_store / "sweep.yaml").write_text(json.dumps({"invocations": [invocation]}))
+    record = {"run_id": "qwen3-4b-nothink_leastconn_n5_s42", "outcome": "policy", "reason": "x"}
+    (demo_store / "failures.jsonl").write_text(json.dumps(record) + "\n")
+    path = demo_store / "runs" / "local-smollm2-135m-none_leastconn_n3_s42" / "summary.json"
+    path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
+    context = Context(load(RunStore(demo_store)), Intervals())
+    found = coverage.grid(context)
+    small, large = (3, "leastconn", 42), (5, "leastconn", 42)
+    assert found.columns == [small, large]
+    assert found.states == {
+        ("Static error-on", small): "complete",
+        ("Static error-off", small): "complete",
+        ("Threshold rule", small): "complete",
+        ("local-smollm2-135m-none", small): "invalid",
+        ("qwen3-4b-think", large): "missing",
+        ("qwen3-4b-nothink", large): "failed",
+    }
+
+
+def test_a_store_with_nothing_to_draw_says_so(tmp_path):
+    run = SyntheticRun(STATIC, "error_on", completion_tokens=0, requests=500, http_5xx=9)
+    context = Context(load(RunStore(write_store(tmp_path, [run]))), Intervals())
+    figures = {name: figure for name, _, figure in drawn(context)}
+    assert "timeline" not in figures
+    assert telling_run(context) is None
+    texts = [t.get_text() for t in figures["figure1"].axes[0].texts]
+    assert texts == ["No run has a reduction: there is no matched static error-on run."]
