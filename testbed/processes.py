@@ -182,7 +182,7 @@ def sample(children: Iterable[Child]) -> None:
         child.sample(groups.get(child.pid, []))
 
 
-def stop_groups(children: Iterable[Child], grace_s: float = 0.2) -> None:
+def stop_groups(children: Iterable[Child], grace_s: float = 0.1) -> None:
     """End whole groups: TERM to all, `grace_s` together, then KILL; returns when all are gone."""
     children = list(children)
     if not children:

@@ -16,7 +16,7 @@ from testbed.load.result import SUMMARY_NAME, planned_s, read_summary, result
 from testbed.load.sources import TelemetrySource
 
 TICK_S = 1.0
-_POLL_S = 0.1
+_POLL_S = 0.05
 _START_POLL_S = 0.005
 
 # k6 lets iterations end for 30 s; a request can take its time-out on top.
@@ -85,7 +85,7 @@ class LoadSession:
     ) -> LoadResult:
         """Wait until k6 has ended, complete the files in `out_dir`, return the result.
 
-        `guard` is called about ten times a second and may raise, `on_tick` about once a second.
+        `guard` is called about twenty times a second and may raise, `on_tick` about once a second.
         Raises `LoadFailed`, `OutputFailed`, `Interrupted` and what the callbacks raise.
         """
         deadline = self._began + planned_s(self._load) + _OVERTIME_S
