@@ -1,0 +1,147 @@
+"""Wrong requests: one line, the way out, exit code 2, nothing started. Right ones: the plan."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from sweep.status import main as status_main
+from sweep.store.atomic import append_line, write_json, write_yaml
+from sweep.store.owner import Owner
+from sweep.store.paths import RunStore
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def sweep(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sweep", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+
+
+def refusal(*arguments: str, **environment: str) -> str:
+    """The one line with which a request is refused."""
+    done = sweep(*arguments, **environment)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("drainbench: ")
+    return line
+
+
+def test_the_papers_command_is_240_runs_and_plans_them_by_model(tmp_path):
+    done = sweep(
+        *("-m", "model=glob(*)", "scale=3,5,7,9", "sweep.dry_run=true", f"sweep.dir={tmp_path}/s"),
+        COLUMNS="200",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "240 runs in" in done.stdout
+    assert "0 done, 240 to do" in done.stdout
+    assert "15 model loads" in done.stdout
+    runs = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("to do ")]
+    assert len(set(runs)) == 240
+    assert all(run.startswith("static-") for run in runs[:16])
+    models = [run.split("_")[0].rsplit("-", 1)[0] for run in runs]
+    changes = sum(a != b for a, b in itertools.pairwise(models))
+    assert changes == 15, "every model is loaded once"
+    assert not (tmp_path / "s").exists(), "a dry run writes nothing"
+
+
+def test_unknown_model():
+    assert "model/qwen9" in refusal("model=qwen9")
+
+
+def test_unknown_mode_names_the_models_own():
+    line = refusal("model=gpt-oss-20b", "mode=think")
+    assert "unknown mode think" in line
+    assert "high, low, medium" in line
+
+
+def test_empty_glob():
+    assert "the grid is empty" in refusal("-m", "model=glob(nothing*)")
+
+
+def test_unknown_key():
+    assert "no_such_key" in refusal("no_such_key=1")
+
+
+def test_no_backends():
+    assert "scale=0" in refusal("model=static", "scale=0")
+
+
+def test_wrong_knob_of_a_room_is_named():
+    assert "controller.guardrails.max_drains" in refusal(
+        "model=static", "controller.guardrails.max_drains=many"
+    )
+
+
+def test_start_at_needs_a_run_of_the_grid():
+    assert "start_at=nope" in refusal("model=static", "sweep.start_at=nope")
+
+
+def test_all_that_is_missing_is_told_at_once_with_the_way_to_get_it(tmp_path):
+    line = refusal(
+        "-m",
+        *("model=local/smollm2-135m,granite-4.0-350m", f"sweep.dir={tmp_path}/s"),
+        *("testbed.programs.k6=/no/such/k6", "testbed.programs.haproxy=/no/such/haproxy"),
+        "serving.program=/no/such/llama-server",
+    )
+    for part in ("/no/such/k6", "/no/such/haproxy", "/no/such/llama-server", "make llama-server"):
+        assert part in line
+    assert "python -m serving pull granite-4.0-350m" in line
+
+
+def test_a_store_that_can_not_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    line = refusal("model=static", f"sweep.dir={tmp_path}/file/store")
+    assert "can't be written" in line
+    assert "sweep.dir" in line
+
+
+def test_too_little_disk(tmp_path):
+    line = refusal("model=static", f"sweep.dir={tmp_path}/s", "sweep.min_free_disk_mib=999999999")
+    assert "MiB are free" in line
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def test_status_of_no_store(tmp_path, capsys):
+    assert status_main([str(tmp_path)]) == 2
+    assert "is no run store (looked for" in capsys.readouterr().err
+
+
+def test_status_counts_done_running_failed_and_to_do(tmp_path, capsys):
+    store = RunStore(tmp_path / "s")
+    store.create()
+    runs = ["a", "b", "c", "d", "e"]
+    write_yaml(store.sweep_yaml, {"invocations": [{"runs": runs[:3]}, {"runs": runs[2:]}]})
+    for run_id, valid in (("a", True), ("b", False)):
+        store.run(run_id).root.mkdir()
+        write_json(
+            store.run(run_id).summary,
+            {"phases_s": {"total": 100.0}, "valid": valid, "invalid_reasons": ["too slow"]},
+        )
+    running = store.attempt("c", 1)
+    running.root.mkdir()
+    write_json(running.owner, Owner.current().to_dict())
+    record = {"step": 4, "snapshot": {"errors_per_s_total": 2.5}}
+    running.steps.write_text(json.dumps(record) + '\n{"step": 5, "snap')
+    append_line(store.failures, {"run_id": "d", "outcome": "infrastructure", "reason": "redis"})
+    append_line(store.failures, {"run_id": "e", "outcome": "interrupted", "reason": "stopped"})
+    assert status_main([str(store.root)]) == 0
+    out = capsys.readouterr().out
+    assert "5 runs, sweep not running" in out
+    assert ["2", "1", "1", "1"] in [line.split() for line in out.splitlines()]
+    assert "c (attempt 1): step 5, 2.50 5xx/s" in out
+    assert "d: redis" in out
+    assert "b: too slow" in out
+    assert "about 3 min 20 s left" in out
