@@ -12,7 +12,6 @@ from pathlib import Path
 
 import hydra
 from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -21,15 +20,16 @@ from sweep.errors import RequestError
 CONF_DIR = Path(__file__).resolve().parent.parent / "conf"
 
 
+_composed: list[DictConfig] = []
+
+
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="config")
 def _single(config: DictConfig) -> None:
-    """Without -m Hydra has composed the one job already."""
-    from hydra.core.hydra_config import HydraConfig
+    """Without -m Hydra has composed the one job already; it is run when Hydra has let go.
 
-    from sweep.main import run_jobs
-
-    assert HydraConfig.get().mode == RunMode.RUN
-    raise SystemExit(run_jobs([[]], lambda _rest: config))
+    (Within its call Hydra would print words of its own about every error.)
+    """
+    _composed.append(config)
 
 
 def main() -> None:
@@ -38,6 +38,10 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         _single()
+        if _composed:
+            from sweep.main import run_jobs
+
+            raise SystemExit(run_jobs([[]], lambda _rest: _composed[0]))
     except RequestError as error:
         _refuse(str(error))
     except (HydraException, OmegaConfBaseException) as error:
