@@ -107,6 +107,12 @@ def load_spec(point: RunPoint) -> LoadSpec:
     )
 
 
+_FOR_EVERY_DRIVER = frozenset(
+    {"kind", "initial_weight", "scrape_interval_s", "start_timeout_s", "programs"}
+)
+"""Keys of `testbed` that are fields of `TestbedSpec`; the others are knobs of one driver."""
+
+
 def testbed_spec(point: RunPoint) -> TestbedSpec:
     """Everything that a testbed needs to know of a run."""
     testbed = point.config["testbed"]
@@ -122,6 +128,7 @@ def testbed_spec(point: RunPoint) -> TestbedSpec:
         ),
         start_timeout_s=_positive(testbed["start_timeout_s"], "testbed.start_timeout_s"),
         programs={k: str(v) for k, v in (testbed.get("programs") or {}).items() if v},
+        options={k: v for k, v in testbed.items() if k not in _FOR_EVERY_DRIVER},
     )
 
 

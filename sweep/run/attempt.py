@@ -14,7 +14,7 @@ import time
 import traceback
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +180,10 @@ class _Attempt:
         self._paths = paths
         self._control = control
         self._phases = Phases(control.enter)
-        self._testbed: Testbed = testbed.factory.create(
-            testbed_kind(task.point), testbed_spec(task.point)
-        )
+        # Told to the driver, so that what a testbed leaves behind can be traced to its attempt.
+        origin = {"sweep": task.store.name, "attempt": str(task.number)}
+        spec = replace(testbed_spec(task.point), origin=origin)
+        self._testbed: Testbed = testbed.factory.create(testbed_kind(task.point), spec)
 
     def run(self) -> list[str]:
         """All of it; returns what a reader should know of the complete run."""
