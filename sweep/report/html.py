@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from sweep.metrics import DEFINITIONS_VERSION
 from sweep.report.cells import (
     PAPER_LEGEND,
-    Column,
     Row,
     Table,
     against_paper,
@@ -26,9 +25,7 @@ def write_html(
     path: Path, loaded: Loaded, tables: Sequence[Table], figures: Mapping[str, tuple[str, str]]
 ) -> None:
     """Write the report; `figures` are (caption, SVG text) by name. Raises OSError."""
-    environment = Environment(
-        loader=PackageLoader("sweep.report", "templates"), autoescape=select_autoescape()
-    )
+    environment = Environment(loader=PackageLoader("sweep.report", "templates"), autoescape=True)
     environment.globals |= {
         "shown": shown,
         "brackets": brackets,
@@ -63,7 +60,7 @@ def interval_methods(table: Table) -> str:
     by_method: dict[str, list[str]] = {}
     for index, column in enumerate(table.columns):
         for method in _methods(table.rows, index):
-            by_method.setdefault(method, []).append(_short_title(column))
+            by_method.setdefault(method, []).append(column.title)
     return "; ".join(f"{', '.join(titles)}: {method}" for method, titles in by_method.items())
 
 
@@ -75,7 +72,3 @@ def _methods(rows: Sequence[Row], index: int) -> list[str]:
             if interval is not None and interval.low is not None:
                 found[interval.method] = None
     return list(found)
-
-
-def _short_title(column: Column) -> str:
-    return column.title

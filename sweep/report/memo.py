@@ -38,24 +38,24 @@ class Intervals:
 
     def wilson(self, count: int, n: int) -> Interval:
         """See `intervals.wilson`."""
-        return self._get(intervals.wilson, count, n)
+        return self._get("wilson", count, n)
 
     def newcombe(self, count1: int, n1: int, count2: int, n2: int) -> Interval:
         """See `intervals.newcombe`."""
-        return self._get(intervals.newcombe, count1, n1, count2, n2)
+        return self._get("newcombe", count1, n1, count2, n2)
 
     def bootstrap(
         self, values: Sequence[float], statistic: intervals.Statistic = "median"
     ) -> Interval:
         """See `intervals.bootstrap`."""
-        return self._get(intervals.bootstrap, sorted(values), statistic)
+        return self._get("bootstrap", sorted(values), statistic)
 
     def bootstrap_ratio(
         self, numerators: Sequence[float], denominators: Sequence[float]
     ) -> Interval:
         """See `intervals.bootstrap_ratio`."""
         pairs = sorted(zip(numerators, denominators, strict=True))
-        return self._get(intervals.bootstrap_ratio, [a for a, _ in pairs], [b for _, b in pairs])
+        return self._get("bootstrap_ratio", [a for a, _ in pairs], [b for _, b in pairs])
 
     def remember(self, name: str, key: Any, make: Callable[[], Any]) -> Any:
         """Result of `make` (JSON), remembered under a name and a key (JSON)."""
@@ -72,9 +72,10 @@ class Intervals:
             text = json.dumps({"version": VERSION, "intervals": self._known}, allow_nan=False)
             write_text(self._path, text)
 
-    def _get(self, function: Callable[..., Interval], *arguments: Any) -> Interval:
-        digest = _digest(function.__name__, arguments)
+    def _get(self, name: str, *arguments: Any) -> Interval:
+        digest = _digest(name, arguments)
         if digest not in self._known:
+            function = getattr(intervals, name)
             self._known[digest], self._new = list(astuple(function(*arguments))), True
         return Interval(*self._known[digest])
 

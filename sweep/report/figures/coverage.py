@@ -78,7 +78,11 @@ def draw(context: Context) -> Figure:
         for row in found.rows
     ]
     colours = ListedColormap([*(COLOURS[s] for s in STATES), "#eef0f3"])
-    axes.imshow(table, cmap=colours, vmin=-0.5, vmax=len(STATES) + 0.5, aspect="auto")
+    # A mesh stays a drawing in SVG, where an image would become pixels.
+    axes.pcolormesh(
+        table, cmap=colours, vmin=-0.5, vmax=len(STATES) + 0.5, edgecolors="white", linewidth=1.2
+    )
+    axes.set_ylim(len(found.rows), 0)
     for y, row in enumerate(found.rows):
         for x, column in enumerate(found.columns):
             state = found.states.get((row, column))
@@ -90,14 +94,11 @@ def draw(context: Context) -> Figure:
                 )
     seeds = len({c[2] for c in found.columns}) > 1
     names = [f"N = {n}\n{lb}" + (f"\ns {seed}" if seeds else "") for n, lb, seed in found.columns]
-    axes.set_xticks(range(len(names)), names, fontsize=6.5)
-    axes.set_yticks(range(len(found.rows)), found.rows, fontsize=7.5)
-    axes.tick_params(length=0, top=False)
-    axes.set_xticks([x - 0.5 for x in range(1, len(names))], minor=True)
-    axes.set_yticks([y - 0.5 for y in range(1, len(found.rows))], minor=True)
+    middles = [x + 0.5 for x in range(len(names))]
+    axes.set_xticks(middles, names, fontsize=6.5)
+    axes.set_yticks([y + 0.5 for y in range(len(found.rows))], found.rows, fontsize=7.5)
+    axes.tick_params(length=0)
     axes.grid(False)
-    axes.grid(True, which="minor", color="white", linewidth=1.2)
-    axes.tick_params(which="minor", length=0)
     axes.spines[:].set_visible(False)
     handles = []
     for state in STATES:
