@@ -53,7 +53,7 @@ def llm_config(point: RunPoint, lease: Lease) -> LlmPolicyConfig:
         base_url=lease.base_url,
         api_key=lease.api_key,
         model=lease.model,
-        system_prompt=point.config["prompt"]["system_prompt"],
+        system_prompt=point.config["prompt"]["system"],
         temperature=mode.sampling.temperature,
         top_p=mode.sampling.top_p,
         top_k=mode.sampling.top_k,
@@ -70,7 +70,7 @@ def llm_config(point: RunPoint, lease: Lease) -> LlmPolicyConfig:
 
 def system_prompt(point: RunPoint) -> str:
     """The system prompt as the model will see it, for the warm-up (pitfall 21)."""
-    return point.config["prompt"]["system_prompt"].replace("{lb_algorithm}", point.algorithm)
+    return point.config["prompt"]["system"].replace("{lb_algorithm}", point.algorithm)
 
 
 def _rule(model: dict[str, Any]) -> Policy:
