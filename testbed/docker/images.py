@@ -35,7 +35,7 @@ VERSIONS_LABEL = "drainbench.versions"
 
 # The paper's versions where it names one (Prometheus and k6). k6 2 has no `k6/experimental/redis`.
 OFFICIAL: Mapping[str, str] = {
-    "haproxy": "haproxytech/haproxy-debian:3.2.4",
+    "haproxy": "haproxytech/haproxy-debian:3.2.7",
     "prometheus": "prom/prometheus:v3.8.1",
     "redis": "redis:7.4.2-alpine",
     "k6": "grafana/k6:1.4.2",

@@ -113,7 +113,9 @@ def test_a_pool_that_is_in_use_is_refused(rig: DockerRig) -> None:
 
 def test_a_container_that_ends_at_once_shows_its_last_words(rig: DockerRig) -> None:
     spec = builders.spec(1, algorithm="fairest")
-    with pytest.raises(ComponentDied, match=r"haproxy ended .*exit code 1.*balance only supports") as caught:
+    with pytest.raises(
+        ComponentDied, match=r"haproxy ended .*exit code 1.*balance only supports"
+    ) as caught:
         rig.create(spec).start()
     assert "\n" not in str(caught.value)
     assert rig.traces(spec.run_id) == set()
