@@ -60,7 +60,8 @@ def steps_frame(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
                 **{name: name in rails for name in STEPS_SCHEMA.names()[-5:]},
             }
         )
-    return pl.DataFrame(rows, schema=STEPS_SCHEMA).sort("step")
+    rows.sort(key=lambda row: row["step"])
+    return pl.DataFrame(rows, schema=STEPS_SCHEMA)
 
 
 def states_frame(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

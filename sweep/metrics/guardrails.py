@@ -54,5 +54,5 @@ def _clamp_needed(plan: Any, snapshot: Mapping[str, Any]) -> bool:
 def firing_counts(steps: pl.DataFrame) -> dict[str, int]:
     """Number of steps on which each rail fired, and `any` of `RAILS` (columns: STEPS_SCHEMA)."""
     counts = {f"fired_{rail}": int(steps[rail].sum()) for rail in (*RAILS, "rejected")}
-    any_rail = steps.select(pl.any_horizontal(RAILS).sum()).item() if steps.height else 0
-    return {**counts, "fired_any": int(any_rail)}
+    any_rail = sum(map(any, zip(*(steps[rail] for rail in RAILS), strict=True)))
+    return {**counts, "fired_any": any_rail}

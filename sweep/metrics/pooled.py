@@ -13,14 +13,14 @@ import numpy.typing as npt
 from sweep.metrics.intervals import ALL_EQUAL, BOOTSTRAP, BOOTSTRAP_SEED, LEVEL, ONE_RUN, Interval
 from sweep.metrics.latency import ValueCounts
 
-BIN_US = 50
-"""Resolution of the intervals (not of the percentiles, which are exact): half of what is printed
-where percentiles are printed with one decimal of a ms."""
+BIN_US = 100
+"""Resolution of the intervals (not of the percentiles, which are exact): the decimal of a ms that
+is printed. Within a bin they are interpolated."""
 
-BINS = 20_000
+BINS = 10_000
 """Durations of a second and more share the last bin."""
 
-QUANTILE_RESAMPLES = 1999
+QUANTILE_RESAMPLES = 999
 
 
 def histogram(counts: ValueCounts) -> npt.NDArray[np.float32]:
@@ -50,8 +50,9 @@ def quantile_interval_over_runs(
 
     def statistic(index: npt.NDArray[np.intp], axis: int = -1) -> npt.NDArray[np.float64]:
         drawn = np.atleast_2d(index)
-        weights = np.zeros((len(drawn), len(table)), np.float32)
-        np.add.at(weights, (np.arange(len(drawn))[:, None], drawn), 1)
+        flat = drawn + len(table) * np.arange(len(drawn))[:, None]
+        weights = np.bincount(flat.ravel(), minlength=len(drawn) * len(table))
+        weights = weights.reshape(len(drawn), len(table)).astype(np.float32)
         found = _quantiles(weights @ table, q)
         return found if index.ndim > 1 else found[0]
 

@@ -37,7 +37,8 @@ def tokens(steps: pl.DataFrame) -> Tokens:
 
 def completion_per_step(steps: pl.DataFrame) -> list[int]:
     """Completion tokens of every step in which a model answered (at least one turn)."""
-    return steps.filter(pl.col("turns") > 0)["completion_tokens"].to_list()
+    pairs = zip(steps["turns"], steps["completion_tokens"], strict=True)
+    return [tokens for turns, tokens in pairs if turns > 0]
 
 
 def cadence_s(steps: pl.DataFrame) -> float | None:

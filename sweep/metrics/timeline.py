@@ -11,53 +11,66 @@ from dataclasses import dataclass
 
 import polars as pl
 
+SERVERS_SCHEMA = pl.Schema(
+    {
+        "server": pl.String,
+        "first_drain_s": pl.Float64,
+        "transitions": pl.Int32,
+        "flips": pl.Int32,
+        "final_drained": pl.Boolean,
+    }
+)
+
 
 def per_server(states: pl.DataFrame) -> pl.DataFrame:
-    """One row per server that was acted on: first_drain_s, transitions, flips, final_drained.
+    """One row per server that was acted on, as `SERVERS_SCHEMA`, ordered by name.
 
     Actions collapse into a timeline of drained / active. `transitions` counts its changes, `flips`
     those after the first; `first_drain_s` is null for a server that was never drained.
     """
-    return (
-        states.with_columns(
-            changed=pl.col("drained") != pl.col("drained").shift(1, fill_value=False).over("server")
-        )
-        .group_by("server", maintain_order=True)
-        .agg(
-            first_drain_s=pl.col("time_s").filter(pl.col("drained")).first(),
-            transitions=pl.col("changed").sum().cast(pl.Int32),
-            flips=(pl.col("changed").sum().cast(pl.Int32) - 1).clip(lower_bound=0),
-            final_drained=pl.col("drained").last(),
-        )
-        .sort("server")
-    )
+    first: dict[str, float] = {}
+    drained: dict[str, bool] = {}
+    changes: dict[str, int] = {}
+    # A walk, not an expression: a few dozen rows cost less than planning a query over them.
+    for time_s, server, state in states.select("time_s", "server", "drained").rows():
+        changes[server] = changes.get(server, 0) + (state != drained.get(server, False))
+        drained[server] = state
+        if state:
+            first.setdefault(server, time_s)
+    rows = [
+        (s, first.get(s), changes[s], max(0, changes[s] - 1), drained[s]) for s in sorted(drained)
+    ]
+    return pl.DataFrame(rows, schema=SERVERS_SCHEMA, orient="row")
 
 
 def ever_drained(servers: pl.DataFrame) -> frozenset[str]:
     """The prediction P: servers that were drained, or weighted to zero, at least once."""
-    return frozenset(servers.filter(pl.col("first_drain_s").is_not_null())["server"].to_list())
+    return frozenset(_first_drains(servers))
 
 
 def final_drained(servers: pl.DataFrame) -> frozenset[str]:
     """Servers that the run left drained."""
-    return frozenset(servers.filter(pl.col("final_drained"))["server"].to_list())
+    pairs = zip(servers["server"], servers["final_drained"], strict=True)
+    return frozenset(server for server, drained in pairs if drained)
 
 
 def time_to_action_s(servers: pl.DataFrame, faulty: Collection[str]) -> float | None:
     """Seconds from run start to the first drain of any faulty server; None if there was none."""
-    return _drains_of(servers, faulty).min()  # type: ignore[return-value]
+    first = _first_drains(servers)
+    return min((first[s] for s in faulty if s in first), default=None)
 
 
 def time_to_resolution_s(servers: pl.DataFrame, faulty: Collection[str]) -> float | None:
     """Seconds until every faulty server had been drained once; None if that never happened."""
-    drains = _drains_of(servers, faulty)
-    if not faulty or drains.len() < len(faulty):
+    first = _first_drains(servers)
+    if not faulty or not set(faulty) <= set(first):
         return None
-    return drains.max()  # type: ignore[return-value]
+    return max(first[s] for s in faulty)
 
 
-def _drains_of(servers: pl.DataFrame, faulty: Collection[str]) -> pl.Series:
-    return servers.filter(pl.col("server").is_in(list(faulty)))["first_drain_s"].drop_nulls()
+def _first_drains(servers: pl.DataFrame) -> dict[str, float]:
+    pairs = zip(servers["server"], servers["first_drain_s"], strict=True)
+    return {server: time_s for server, time_s in pairs if time_s is not None}
 
 
 @dataclass(frozen=True)
@@ -77,13 +90,13 @@ class Stability:
 
 def stability(servers: pl.DataFrame, faulty: Collection[str], slots: Collection[str]) -> Stability:
     """Flips of one run; `slots` are all slots of the fleet, `faulty` those of the ground truth."""
-    on_faulty = pl.col("server").is_in(list(faulty))
-    flips_faulty = int(servers.filter(on_faulty)["flips"].sum())
-    flips_healthy = int(servers.filter(~on_faulty)["flips"].sum())
+    flips = dict(zip(servers["server"], servers["flips"], strict=True))
+    flips_faulty = sum(count for server, count in flips.items() if server in faulty)
+    flips_healthy = sum(flips.values()) - flips_faulty
     healthy = len(set(slots) - set(faulty))
     return Stability(
         flips=flips_faulty + flips_healthy,
-        oscillating_servers=int((servers["flips"] >= 2).sum()),
+        oscillating_servers=sum(count >= 2 for count in flips.values()),
         faulty_flip_rate=flips_faulty / len(faulty) if faulty else None,
         healthy_flip_rate=flips_healthy / healthy if healthy else None,
         end_state_correct=final_drained(servers) == frozenset(faulty),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,39 +112,49 @@ def load(
     """Read all complete runs of `store`; what is missing or stale is computed and cached.
 
     `from_raw` computes everything anew. `on_progress(done, total, run id)` is called after every
-    run. Raises `NotAStore` where there is nothing to report.
+    run that had to be computed. Raises `NotAStore` where there is nothing to report.
     """
     run_ids = _complete_ids(store)
-    rows: list[dict[str, Any]] = []
-    aggregates: dict[str, RunAggregates] = {}
-    summaries: dict[str, Mapping[str, Any]] = {}
-    counts: dict[str, ValueCounts] = {}
     left_out = _failures(store, set(run_ids))
-    for done, run_id in enumerate(run_ids, 1):
-        paths = store.run(run_id)
+    rows: dict[str, dict[str, Any]] = {}
+    summaries: dict[str, Mapping[str, Any]] = {}
+    aggregates: dict[str, RunAggregates] = {}
+    for run_id in run_ids:
         try:
             summary = store.read_summary(run_id)
             row = _point(run_id, summary)
-        except _Unreadable as error:
+        except _Unusable as error:
             left_out.append(LeftOut(run_id, error.kind, str(error)))
             continue
         except (OSError, ValueError) as error:
             left_out.append(LeftOut(run_id, "unreadable", f"summary.json: {_short(error)}"))
             continue
-        if not summary.get("valid", True):
-            reasons = "; ".join(summary.get("invalid_reasons") or ["no reason given"])
-            left_out.append(LeftOut(run_id, "invalid", reasons))
-            continue
-        found = None if from_raw else read_cache(paths)
-        if found is None:
-            found, fresh = compute(paths, summary)
-            if not _cached(paths, found, fresh) and fresh is not None:
-                counts[run_id] = fresh
+        rows[run_id], summaries[run_id] = row, summary
+        if not from_raw and (found := read_cache(store.run(run_id))) is not None:
+            aggregates[run_id] = found
+    counts: dict[str, ValueCounts] = {}
+    stale = [run_id for run_id in rows if run_id not in aggregates]
+
+    def fresh(run_id: str) -> tuple[RunAggregates, ValueCounts | None]:
+        paths = store.run(run_id)
+        made, exact = compute(paths, summaries[run_id])
+        return made, None if _cached(paths, made, exact) else exact
+
+    # Two at a time: one run is read while the other is counted. Each needs some 100 bytes a request
+    # of one run, whatever the size of the store.
+    with ThreadPoolExecutor(2, "aggregate") as pool:
+        for done, (run_id, (made, exact)) in enumerate(
+            zip(stale, pool.map(fresh, stale), strict=True), 1
+        ):
+            aggregates[run_id] = made
+            if exact is not None:
+                counts[run_id] = exact
+            on_progress(done, len(stale), run_id)
+    for run_id, row in rows.items():
+        found = aggregates[run_id]
         left_out += [LeftOut(run_id, "incomplete", problem) for problem in found.problems]
-        rows.append(row | {k: found.metrics.get(k) for k in RUNS_SCHEMA if k not in _POINT})
-        aggregates[run_id], summaries[run_id] = found, summary
-        on_progress(done, len(run_ids), run_id)
-    runs = match_baselines(pl.DataFrame(rows, schema=RUNS_SCHEMA).sort("run_id"))
+        row |= {k: found.metrics.get(k) for k in RUNS_SCHEMA if k not in _POINT}
+    runs = match_baselines(pl.DataFrame(list(rows.values()), schema=RUNS_SCHEMA).sort("run_id"))
     left_out += _unmatched(runs)
     return Loaded(store, runs, aggregates, summaries, tuple(left_out), len(run_ids), counts)
 
@@ -159,7 +170,7 @@ def _complete_ids(store: RunStore) -> list[str]:
     return run_ids
 
 
-class _Unreadable(Exception):
+class _Unusable(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
@@ -167,12 +178,15 @@ class _Unreadable(Exception):
 
 def _point(run_id: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(summary, dict):
-        raise _Unreadable("unreadable", "summary.json: not an object")
+        raise _Unusable("unreadable", "summary.json: not an object")
     version = summary.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise _Unreadable(
+        raise _Unusable(
             "old version", f"run store version {version}, this report reads {SCHEMA_VERSION}"
         )
+    if not summary.get("valid", True):
+        reasons = summary.get("invalid_reasons") or ["no reason given"]
+        raise _Unusable("invalid", "; ".join(map(str, reasons)))
     try:
         point, model = summary["point"], summary["model"]
         return {
@@ -186,7 +200,7 @@ def _point(run_id: str, summary: Mapping[str, Any]) -> dict[str, Any]:
             **{k: float(summary[k]) for k in ("duration_s", "interval_s")},
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _Unreadable("unreadable", f"summary.json: {type(error).__name__} {error}") from error
+        raise _Unusable("unreadable", f"summary.json: {type(error).__name__} {error}") from error
 
 
 def _cached(paths: RunPaths, found: RunAggregates, counts: ValueCounts | None) -> bool:
