@@ -165,6 +165,8 @@ class ComponentUsage:
     max_rss_bytes: int
     throttled_s: float | None = None
     """Time throttled by a CPU quota; None where there is none."""
+    cpus: int | None = None
+    """CPUs that it may use; None where it may use all of this host's."""
 
 
 class Testbed(Protocol):

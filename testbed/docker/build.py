@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound
 
 from testbed import programs
 from testbed.docker import debian, images
@@ -110,7 +110,7 @@ def load(engine: Engine, source: Path, report: Report) -> list[str]:
     try:
         with source.open("rb") as file:
             loaded = engine.client.images.load(file)
-    except (OSError, APIError) as error:
+    except (OSError, DockerException) as error:
         raise TestbedUnavailable(f"can't load {source}: {one_line(str(error))}") from error
     tags = [tag for image in loaded for tag in image.tags]
     report(f"loaded {', '.join(tags)}")

@@ -30,8 +30,14 @@ class CpuPlan:
 
     def of(self, component: str) -> str:
         """The set of `component` in Docker's notation."""
-        cpus = getattr(self, component, self.side)
-        return ",".join(map(str, cpus))
+        return ",".join(map(str, self._set(component)))
+
+    def count(self, component: str) -> int:
+        """How many CPUs `component` may use."""
+        return len(self._set(component))
+
+    def _set(self, component: str) -> tuple[int, ...]:
+        return getattr(self, component, self.side)
 
 
 def cores_wanted(backends: int) -> int:

@@ -217,7 +217,7 @@ class DockerTestbed:
         generator = _K6(self._fleet, self._watcher())
         summary = folder / Path(plan.SUMMARY_FILE).name
         self._session = LoadSession(self._spec.load, generator, source, summary, out_dir)
-        self._meter = Meter(self._engine_())
+        self._meter = Meter(self._engine_(), self._cpu_plan)
         self._meter.sample(self._fleet.running())
         try:
             return self._session.go(self._guard, self._interrupted, self._spec.start_timeout_s)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from docker.errors import APIError
 
 from testbed.api import ComponentUsage
 from testbed.docker.cgroups import Cgroup, of_process
+from testbed.docker.cpus import CpuPlan
 from testbed.docker.engine import Engine
 from testbed.docker.plan import BACKEND_PREFIX
 
@@ -60,8 +62,9 @@ def total(parts: Iterable[tuple[str, ComponentUsage]]) -> dict[str, ComponentUsa
 class Meter:
     """Highest values seen of every container of a testbed."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, cpus: CpuPlan | None = None) -> None:
         self._engine = engine
+        self._cpus = cpus
         self._groups: dict[str, Cgroup | None] = {}
         self._seen: dict[str, ComponentUsage] = {}
 
@@ -108,4 +111,7 @@ class Meter:
 
     def usage(self) -> dict[str, ComponentUsage]:
         """By component, the backends summed."""
-        return total(self._seen.items())
+        found = total(self._seen.items())
+        if self._cpus is None:
+            return found
+        return {name: replace(usage, cpus=self._cpus.count(name)) for name, usage in found.items()}

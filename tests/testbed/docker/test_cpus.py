@@ -30,7 +30,7 @@ def test_what_is_wanted_grows_with_the_fleet() -> None:
     assert [cores_wanted(n) for n in (1, 3, 5, 7, 9, 30)] == [4, 4, 5, 7, 7, 17]
     cpus = plan(range(16), 9)
     assert cpus is not None
-    assert cpus.of("k6") == "0,1"
+    assert cpus.of("k6") == "0,1" and cpus.count("k6") == 2
     assert cpus.of("backends") == "4,5,6"
 
 

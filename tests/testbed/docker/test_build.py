@@ -1,0 +1,106 @@
+"""Images as files, and the command line's part in it."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docker.errors import ImageNotFound
+
+from testbed.docker import build, debian, images
+from testbed.docker.engine import Engine
+from testbed.docker.settings import DockerSettings
+from testbed.errors import TestbedUnavailable
+
+
+@pytest.fixture
+def scratch(engine: Engine) -> Iterator[str]:
+    """A very small image."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        entry = tarfile.TarInfo("hello")
+        entry.size = 5
+        archive.addfile(entry, io.BytesIO(b"hello"))
+    tag = uuid.uuid4().hex[:8]
+    engine.api.import_image_from_data(content.getvalue(), "drainbench/test", tag)
+    name = f"drainbench/test:{tag}"
+    yield name
+    engine.api.remove_image(name, force=True)
+
+
+def test_an_image_moves_as_a_file(engine: Engine, scratch: str, tmp_path: Path) -> None:
+    file = tmp_path / "images.tar"
+    said: list[str] = []
+    before = engine.api.inspect_image(scratch)["Id"]
+    build.save(engine, [scratch], file, said.append)
+    assert [path.name for path in tmp_path.iterdir()] == ["images.tar"]
+    engine.api.remove_image(scratch, force=True)
+    with pytest.raises(ImageNotFound):
+        engine.api.inspect_image(scratch)
+    assert build.load(engine, file, said.append) == [scratch]
+    assert engine.api.inspect_image(scratch)["Id"] == before
+    assert any("saved by another version" in line for line in said)
+
+
+def test_files_that_can_not_be_used_are_named(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(TestbedUnavailable, match="can't load"):
+        build.load(engine, tmp_path / "none.tar", print)
+    (tmp_path / "no.tar").write_text("this is no image")
+    with pytest.raises(TestbedUnavailable, match="can't load"):
+        build.load(engine, tmp_path / "no.tar", print)
+    with pytest.raises(TestbedUnavailable, match="can't write"):
+        build.save(engine, [images.debian_image()], tmp_path / "no" / "dir.tar", print)
+
+
+def test_our_image_says_what_is_inside(engine: Engine) -> None:
+    found = images.resolve(engine, DockerSettings())
+    assert found.prometheus_version >= (2, 40)
+    assert build.missing(engine, DockerSettings()) == []
+    marks = engine.api.inspect_image(images.debian_image())["Config"]["Labels"]
+    assert '"haproxy": "2.' in marks[images.VERSIONS_LABEL]
+
+
+def test_what_is_here_is_not_built_again(engine: Engine) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed", "build-image"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"ready: {images.debian_image()}"
+    assert time.monotonic() - began < 60
+
+
+def test_no_debootstrap_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(debian.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(TestbedUnavailable, match=r"apt-get install debootstrap.*--load FILE"):
+        debian.bootstrap(tmp_path, print)
+    monkeypatch.undo()
+    monkeypatch.setattr(debian.shutil, "which", lambda *_, **__: "/bin/false")
+    monkeypatch.setattr(debian.os, "geteuid", lambda: 1000)
+    with pytest.raises(TestbedUnavailable, match=r"needs root.*--load FILE"):
+        debian.bootstrap(tmp_path, print)
+
+
+def test_a_failing_build_shows_the_tools_last_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "debootstrap"
+    tool.write_text('#!/bin/sh\necho "I: Retrieving InRelease"\necho "E: no mirror"\nexit 7\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(debian.shutil, "which", lambda *_, **__: str(tool))
+    monkeypatch.setattr(debian.os, "geteuid", lambda: 0)
+    said: list[str] = []
+    with pytest.raises(TestbedUnavailable, match=r"exit code 7.*no mirror"):
+        debian.bootstrap(tmp_path / "root", said.append)
+    assert said[0] == "Retrieving InRelease"
