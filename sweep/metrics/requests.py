@@ -72,27 +72,28 @@ def request_stats(frame: pl.DataFrame, t0_us: int, duration_s: float) -> Request
     np.floor_divide(offset, width_us, out=offset)
     window = np.clip(offset, 0, last, out=offset).astype(np.uint32)
     failed = (status >= 500) & (status <= 599)
-    requests = np.bincount(window, minlength=last + 1)
     http_5xx = np.bincount(window[failed], minlength=last + 1)
     answered = status > 0
     transport_errors = int(status.size - np.count_nonzero(answered))
+    unanswered = np.zeros(last + 1, np.int64)
     if transport_errors:
+        unanswered = np.bincount(window[~answered], minlength=last + 1)
         window, duration = window[answered], duration[answered]
     return RequestStats(
         errors=ErrorCount(int(http_5xx.sum()), int(status.size)),
         transport_errors=transport_errors,
         latency=ValueCounts.of(duration),
-        windows=_windows(window, duration, requests, http_5xx),
+        windows=_windows(window, duration, unanswered, http_5xx),
     )
 
 
 def _windows(
     window: npt.NDArray[np.uint32],
     duration: npt.NDArray[np.int32],
-    requests: npt.NDArray[np.int64],
+    unanswered: npt.NDArray[np.int64],
     http_5xx: npt.NDArray[np.int64],
 ) -> Windows:
-    size = requests.size
+    size = http_5xx.size
     span = int(duration.max()) + 1 if duration.size else 1
     # 32-bit keys sort several times faster than 64-bit ones; 60 windows leave room for 70 s.
     kind = np.uint32 if size * span < 2**32 else np.uint64
@@ -100,7 +101,7 @@ def _windows(
     key *= kind(span)
     key += duration.astype(kind)
     key.sort()
-    answered = np.bincount(window, minlength=size)
+    answered = np.diff(np.searchsorted(key, span * np.arange(1, size + 1, dtype=kind)), prepend=0)
     sums, squares = np.zeros(size, np.int64), np.zeros(size)
     percentiles: dict[float, list[float | None]] = {q: [] for q in (0.50, 0.95, 0.99)}
     end = 0
@@ -112,7 +113,7 @@ def _windows(
         for q, found in percentiles.items():
             found.append(_sorted_quantile(value, q))
     return Windows(
-        requests=requests,
+        requests=answered + unanswered,
         http_5xx=http_5xx,
         answered=answered,
         sum_us=sums,
