@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from testbed.api import BACKEND_NAME
+from testbed.api import BACKEND_NAME, DataPlaneAddress
 from testbed.runtime_socket import servers
 from testbed.waiting import Probe
 
@@ -50,3 +50,26 @@ def fleet_seen(client: httpx.Client, prometheus_url: str, slots: int) -> Probe:
 
     what = f"Prometheus to have {slots + 1} targets and see {slots} slots UP"
     return Probe(what, check, "a longer testbed.start_timeout_s; Prometheus takes 5 s at least")
+
+
+# Paths of the API's two major versions.
+_DATAPLANE_SERVERS = (
+    f"/v3/services/haproxy/runtime/backends/{BACKEND_NAME}/servers",
+    f"/v2/services/haproxy/runtime/servers?backend={BACKEND_NAME}",
+)
+
+
+def dataplane_answers(client: httpx.Client, address: DataPlaneAddress, slots: int) -> Probe:
+    """The Data Plane API lists all slots of the fleet."""
+
+    def check() -> tuple[bool, str]:
+        seen = ""
+        for path in _DATAPLANE_SERVERS:
+            answer = client.get(address.url + path, auth=(address.user, address.password))
+            if answer.status_code == 200:
+                names = [row["name"] for row in answer.json()]
+                return len(names) == slots, f"{len(names)} servers listed"
+            seen += f"{path.split('/')[1]}: HTTP {answer.status_code} {answer.text[:120]} "
+        return False, seen
+
+    return Probe(f"the Data Plane API to list {slots} servers", check, "its log")

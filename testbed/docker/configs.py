@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 
 from testbed.api import SLOT_PREFIX, TestbedSpec
+from testbed.config import dataplane as dataplane_config
 from testbed.config import prometheus as prometheus_config
 from testbed.config import redis as redis_config
 from testbed.config.haproxy import HAProxyConfig, ServerTemplate
-from testbed.docker import dataplane, plan
+from testbed.docker import plan
 from testbed.errors import OutputFailed
 from testbed.load.command import SCRIPTS
 
@@ -51,7 +52,15 @@ def write(folder: Path, spec: TestbedSpec, secrets: plan.Secrets, user: str) -> 
         ),
         "redis/redis.conf": redis_config.render("0.0.0.0", plan.REDIS_PORT, secrets.redis, "/tmp"),
         "dataplane/haproxy.cfg": haproxy,
-        "dataplane/dataplaneapi.yml": dataplane.render(secrets),
+        "dataplane/dataplaneapi.yml": dataplane_config.render(
+            bind="0.0.0.0",
+            port=plan.DATAPLANE_PORT,
+            user=secrets.dataplane_user,
+            password=secrets.dataplane,
+            haproxy_config=f"{plan.CONFIG_DIR}/haproxy.cfg",
+            haproxy="haproxy",
+            scratch="/tmp",
+        ),
     }
     uid, gid = (int(part) for part in user.split(":"))
     try:

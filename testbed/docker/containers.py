@@ -23,7 +23,7 @@ _AT_A_TIME = 16
 
 
 @dataclass
-class Fleet:
+class Containers:
     """Starts containers on one network and remembers them.
 
     `unanswered` is true once the engine let a creation time out: it may still make that container.

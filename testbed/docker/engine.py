@@ -107,3 +107,16 @@ def explain(error: APIError) -> str:
     """The engine's own words."""
     explanation: Any = error.explanation
     return str(explanation or error)
+
+
+def container_user(engine: Engine) -> str:
+    """`uid:gid` for all containers: never root of this host.
+
+    Without root the containers are this user, so that it can use their socket and remove their
+    files; under a rootless engine this user is root inside.
+    """
+    if engine.rootless():
+        return "0:0"
+    if os.geteuid() == 0:
+        return "65534:65534"
+    return f"{os.geteuid()}:{os.getegid()}"
