@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -59,10 +60,13 @@ class TestbedWorker:
 class ModelServer:
     """Holds one model server, warm, until it is told to stop."""
 
-    def __init__(self, plan: ServingPlan, system_prompt: str, tools: list[dict]) -> None:
+    def __init__(
+        self, plan: ServingPlan, system_prompt: str, tools: list[dict], log_path: Path
+    ) -> None:
         self._plan = plan
         self._system_prompt = system_prompt
         self._tools = tools
+        self._log_path = log_path
         self._endpoint: Any = None
 
     def start(self) -> dict[str, Any]:
@@ -72,7 +76,9 @@ class ModelServer:
         """
         from sweep.run.endpoint import bring_up
 
-        self._endpoint, info = bring_up(self._plan, self._system_prompt, self._tools)
+        self._endpoint, info = bring_up(
+            self._plan, self._system_prompt, self._tools, self._log_path
+        )
         return {**asdict(info), "api_key": info.api_key}
 
     @ray.method(concurrency_group="io")

@@ -232,7 +232,12 @@ class Runner:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
         self._server = ModelServer.options(
             name=f"model-server-{model}.{self._epoch}", num_gpus=gpus
-        ).remote(serving_plan(point), system_prompt(point), tool_schemas())
+        ).remote(
+            serving_plan(point),
+            system_prompt(point),
+            tool_schemas(),
+            self.book.store.server_log(model),
+        )
         self.view.server(model, "loading")
         self._refs[self._server.start.remote()] = lambda r: self._server_started(r, model, point)
 

@@ -196,7 +196,7 @@ class _Attempt:
                 facts = self._collect(measured)
             with ThreadPoolExecutor(1, thread_name_prefix="teardown") as pool:
                 stopping = pool.submit(self._testbed.stop)
-                facts.judged(judge(facts, self._task.bounds))
+                judge(facts)
                 write_run(self._paths, facts, self._phases, until=stopping.result)
             return facts.notes
         except BaseException:
@@ -314,6 +314,7 @@ class _Attempt:
             slots_changed=measured.counters.slots_changed,
             usage={name: asdict(used) for name, used in usage.items()},
             versions=self._testbed.versions(),
+            bounds=self._task.bounds,
         )
 
 

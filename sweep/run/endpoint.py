@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from serving.api import EndpointInfo, ModelEndpoint
 from serving.endpoints import make_endpoint
 from serving.probe import verify_modes, warm_up
@@ -9,13 +11,14 @@ from sweep.config.specs import ServingPlan
 
 
 def bring_up(
-    plan: ServingPlan, system_prompt: str, tools: list[dict]
+    plan: ServingPlan, system_prompt: str, tools: list[dict], log_path: Path
 ) -> tuple[ModelEndpoint, EndpointInfo]:
     """Start the endpoint, verify that its modes differ (pitfall 15), warm it up (pitfall 21).
 
     Raises `serving.errors.ServingError`; nothing is left running then.
     """
-    endpoint = make_endpoint(plan.model, plan.config)
+    log_path.parent.mkdir(exist_ok=True)
+    endpoint = make_endpoint(plan.model, plan.config, log_path)
     info = endpoint.start()
     try:
         if len(plan.model.modes) > 1 and plan.config.get("verify_modes", True):

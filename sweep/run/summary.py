@@ -38,12 +38,9 @@ class RunFacts:
     slots_changed: bool
     usage: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, str]
+    bounds: Mapping[str, float]
     invalid: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-
-    def judged(self, evidence: tuple[list[str], list[str]]) -> None:
-        """Take in the judgement of `judge`."""
-        self.invalid, self.warnings = evidence
 
     @property
     def notes(self) -> list[str]:
@@ -51,8 +48,8 @@ class RunFacts:
         return [*(f"invalid: {reason}" for reason in self.invalid), *self.warnings]
 
 
-def judge(facts: RunFacts, bounds: Mapping[str, float]) -> tuple[list[str], list[str]]:
-    """Reasons why the run is invalid, and warnings."""
+def judge(facts: RunFacts) -> None:
+    """Note why the run is invalid, if it is, and what a reader should be warned of."""
     load, k6 = facts.load, facts.usage.get("k6", {})
     evidence = Evidence(
         achieved_rate_rps=load.achieved_rate_rps,
@@ -67,7 +64,8 @@ def judge(facts: RunFacts, bounds: Mapping[str, float]) -> tuple[list[str], list
         faulty_found=len(faulty_slots(facts.last)),
         faulty_expected=fleet_spec(facts.point).faulty_count(),
     )
-    return invalid_reasons(evidence, Bounds(**bounds)), warnings(evidence)
+    facts.invalid = invalid_reasons(evidence, Bounds(**facts.bounds))
+    facts.warnings = warnings(evidence)
 
 
 def write_run(
@@ -100,6 +98,7 @@ def summarise(facts: RunFacts) -> dict[str, Any]:
         "attempt": facts.attempt,
         "valid": not facts.invalid,
         "invalid_reasons": facts.invalid,
+        "validity_bounds": dict(facts.bounds),
         "warnings": facts.warnings,
         "point": {
             "model": point.model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,10 @@ class RunStore:
     def replaced(self) -> Path:
         """Complete runs that `sweep.on_mismatch=rerun` set aside."""
         return self.root / "replaced"
+
+    def server_log(self, model: str) -> Path:
+        """Log of a server of `model` that is about to be started."""
+        return self.root / "serving" / f"{model}.{time.strftime('%Y%m%d-%H%M%S')}.log"
 
     @property
     def failures(self) -> Path:

@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
@@ -25,10 +26,15 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def programs():
     require_local_testbed()
+    yield
+    while Sweep.started:
+        Sweep.started.pop().process.kill()
 
 
 class Sweep:
     """A `python -m sweep` under test; every process below it is known, so that none can hide."""
+
+    started: ClassVar[list[Sweep]] = []
 
     def __init__(self, store: Path, *overrides: str) -> None:
         self.mark = uuid.uuid4().hex
@@ -48,6 +54,7 @@ class Sweep:
             text=True,
             start_new_session=True,
         )
+        Sweep.started.append(self)
 
     def look(self) -> None:
         """Remember every process below the driver."""
@@ -58,7 +65,9 @@ class Sweep:
                 continue
 
     def steps(self) -> int:
-        """Control steps recorded by attempts under way."""
+        """Control steps recorded by attempts under way; fails when the sweep has ended."""
+        if self.process.poll() is not None:
+            pytest.fail(f"the sweep ended: {self.end()}")
         self.look()
         return sum(
             len(a.paths.steps.read_text().splitlines())
