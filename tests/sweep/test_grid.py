@@ -12,6 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from sweep.config.fingerprint import differences, fingerprint, identity
+from sweep.config.specs import check_point, fleet_spec, load_spec
 from sweep.errors import RequestError
 from sweep.grid import compose_grid
 
@@ -172,3 +173,21 @@ def test_the_fingerprint_of_a_small_config_is_pinned():
     """A golden value: whoever changes the rules must raise `VERSION`."""
     config = {"scale": 3, "mode": "none", "model": {"policy": "static", "modes": {"none": {}}}}
     assert fingerprint(config) == "1-39977569b12d40d4"
+
+
+def test_a_ramp_fits_every_duration_and_fleet():
+    point = point_of("model=static", "mode=error_on", "load=ramp", "scale=5", "duration_s=100")
+    load = load_spec(point)
+    assert load.stages == ((30.0, 1000.0), (40.0, 1250.0), (30.0, 250.0))
+    assert (load.start_rate_rps, load.vus, load.duration_s) == (250.0, 100, 100.0)
+
+
+def test_every_grid_point_of_the_paper_makes_specifications(paper_grid):
+    for point in paper_grid.points:
+        check_point(point)
+    faulty = {p.scale: fleet_spec(p).faulty_count() for p in paper_grid.points if p.mode == "think"}
+    assert faulty == {3: 1, 5: 2, 7: 2, 9: 3}
+    off = [p for p in paper_grid.points if fleet_spec(p).error_mode == "error_off"]
+    assert {(p.model, p.mode) for p in off} == {("static", "error_off")}
+    assert len(off) == 8
+    assert {load_spec(p).vus for p in paper_grid.points} == {30, 50, 70, 90}
