@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic_core import from_json
 
 from sweep.metrics import WINDOW_S
 from sweep.metrics.cache import RunAggregates, write_cache
@@ -132,7 +133,7 @@ def _read_parquet(path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFr
 def _step_records(paths: RunPaths) -> list[dict[str, Any]]:
     try:
         with paths.steps.open("rb") as file:
-            return [json.loads(line) for line in file if line.strip()]
+            return [from_json(line) for line in file if line.strip()]
     except FileNotFoundError as error:
         raise Unusable(f"{paths.steps.name}: missing") from error
     except (OSError, ValueError) as error:

@@ -44,7 +44,10 @@ def write_cache(paths: RunPaths, aggregates: RunAggregates, counts: ValueCounts 
     """Write both files, each whole or not at all. Raises OSError."""
     if counts is not None:
         frame = pl.DataFrame({"duration_us": counts.values, "count": counts.counts})
-        _replace(paths.root / LATENCY_COUNTS, lambda path: frame.write_parquet(path))
+        _replace(
+            paths.root / LATENCY_COUNTS,
+            lambda path: frame.write_parquet(path, compression="lz4", statistics=False),
+        )
     record = {
         "definitions_version": DEFINITIONS_VERSION,
         "sources": _fingerprints(paths),
