@@ -102,13 +102,11 @@ class Containers:
         """Container id by component, of all that were started."""
         return dict(self._ids)
 
-    def published(self, component: str, port: int) -> int:
-        """The port of this host's loopback that leads to `port` of a component."""
+    def published(self, component: str, port: int) -> int | None:
+        """The port of this host's loopback that leads to `port` of a component that runs."""
         state = self.engine.api.inspect_container(self._ids[component])
         bindings = (state["NetworkSettings"]["Ports"] or {}).get(f"{port}/tcp")
-        if not bindings:
-            raise ComponentDied(f"{component}: port {port} is not published; has it ended?")
-        return int(bindings[0]["HostPort"])
+        return int(bindings[0]["HostPort"]) if bindings else None
 
     def exit_code(self, component: str) -> int | None:
         """Exit code of a component, None while it runs; negative for a signal's number."""

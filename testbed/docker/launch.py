@@ -25,7 +25,7 @@ from testbed.docker.images import Images
 from testbed.docker.settings import DockerSettings
 from testbed.docker.warden import Warden
 from testbed.docker.watch import Watch
-from testbed.errors import OutputFailed
+from testbed.errors import ComponentDied, OutputFailed
 from testbed.load.sources import RedisSource
 from testbed.readiness import dataplane_answers, fleet_seen, slots_up
 from testbed.waiting import All, Probe, wait_for
@@ -139,8 +139,8 @@ class Launch:
             self._cpu_lease.release()
 
     def _read_addresses(self, dataplane: bool) -> Addresses:
-        assert self.containers is not None and self.workdir is not None
-        published = self.containers.published
+        assert self.workdir is not None
+        published = self._published
         redis_port = published("redis", plan.REDIS_PORT)
         self.redis = redis.Redis(port=redis_port, password=self._secrets.redis, socket_timeout=10)
         plane = None
@@ -157,6 +157,14 @@ class Launch:
             redis_url=f"redis://:{self._secrets.redis}@127.0.0.1:{redis_port}",
             dataplane=plane,
         )
+
+    def _published(self, component: str, port: int) -> int:
+        assert self.containers is not None
+        found = self.containers.published(component, port)
+        if found is None:
+            self.check()  # most likely it has ended, and this says how
+            raise ComponentDied(f"{component}: the engine did not publish port {port}")
+        return found
 
     def _await_slots(self, addresses: Addresses, deadline: float) -> None:
         assert self.containers is not None and self.redis is not None
