@@ -25,13 +25,7 @@ def write_html(
     path: Path, loaded: Loaded, tables: Sequence[Table], figures: Mapping[str, tuple[str, str]]
 ) -> None:
     """Write the report; `figures` are (caption, SVG text) by name. Raises OSError."""
-    environment = Environment(loader=PackageLoader("sweep.report", "templates"), autoescape=True)
-    environment.globals |= {
-        "shown": shown,
-        "brackets": brackets,
-        "against_paper": against_paper,
-        "interval_methods": interval_methods,
-    }
+    environment = _environment()
     page = environment.get_template("report.html.j2").render(
         loaded=loaded,
         runs=loaded.runs,
@@ -44,6 +38,26 @@ def write_html(
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
+
+
+def table_html(table: Table) -> str:
+    """One table as a piece of HTML with its own style, for notebooks."""
+    environment = _environment()
+    style = environment.get_template("style.css.j2").render()
+    body = environment.get_template("table.html.j2").module.show(table)  # type: ignore[attr-defined]
+    scoped = f".drainbench {{ {style.replace(':root', '&')} }}"
+    return f'<style>{scoped}</style><div class="drainbench">{body}</div>'
+
+
+def _environment() -> Environment:
+    environment = Environment(loader=PackageLoader("sweep.report", "templates"), autoescape=True)
+    environment.globals |= {
+        "shown": shown,
+        "brackets": brackets,
+        "against_paper": against_paper,
+        "interval_methods": interval_methods,
+    }
+    return environment
 
 
 def embeddable(svg: str, name: str) -> str:
