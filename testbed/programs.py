@@ -181,7 +181,7 @@ PROGRAMS: Mapping[str, Program] = {
             commands=("dataplaneapi",),
             packaged=lambda: None,
             cached="dataplaneapi/dataplaneapi",
-            get="make dataplaneapi",
+            get="build it with the Go tools, see docs/docker.md",
             version_args=("--version",),
             version_pattern=r"v?(\d+\.\d+[.\d]*)",
             problem=lambda path: None,
@@ -231,6 +231,19 @@ def find(name: str, configured: Mapping[str, str] | None = None) -> str:
         problems.append(problem)
     reason = "; ".join(problems) or "not found"
     raise ProgramMissing(f"{name}: {reason}; get it with: {program.get}")
+
+
+def optional(name: str, configured: Mapping[str, str] | None = None) -> str | None:
+    """Path of a program that a testbed can do without, or None.
+
+    Raises `ProgramMissing` only where one was asked for that can't be used.
+    """
+    try:
+        return find(name, configured)
+    except ProgramMissing:
+        if (configured or {}).get(name) or os.environ.get(PROGRAMS[name].variable):
+            raise
+        return None
 
 
 def missing(

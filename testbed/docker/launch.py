@@ -26,7 +26,7 @@ from testbed.docker.settings import DockerSettings
 from testbed.docker.warden import Warden
 from testbed.docker.watch import Watch
 from testbed.errors import ComponentDied, OutputFailed
-from testbed.load.sources import RedisSource
+from testbed.load.sources import RedisSource, redis_client
 from testbed.readiness import dataplane_answers, fleet_seen, slots_up
 from testbed.waiting import All, Probe, wait_for
 from testbed.workdir import WorkDir
@@ -142,7 +142,7 @@ class Launch:
         assert self.workdir is not None
         published = self._published
         redis_port = published("redis", plan.REDIS_PORT)
-        self.redis = redis.Redis(port=redis_port, password=self._secrets.redis, socket_timeout=10)
+        self.redis = redis_client(redis_port, self._secrets.redis)
         plane = None
         if dataplane:
             plane = DataPlaneAddress(

@@ -8,12 +8,22 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 TELEMETRY_KEY = "load:telemetry"
 WAITING_KEY = "load:waiting"
 GO_KEY = "load:go"
 STARTED_KEY = "load:started"
 RUN_ID_KEY = "run:id"
+
+
+def redis_client(port: int, password: str) -> redis.Redis:
+    """A client of a testbed's Redis on loopback.
+
+    It repeats nothing: a GETDEL that is sent again because its answer was lost would lose rows.
+    """
+    return redis.Redis(port=port, password=password, socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
 
 class TelemetrySource(Protocol):

@@ -12,24 +12,24 @@ from importlib.metadata import version
 import httpx
 import psutil
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from testbed import ports, programs
-from testbed.api import Addresses, ComponentUsage, TestbedSpec
+from testbed.api import Addresses, ComponentUsage, DataPlaneAddress, TestbedSpec
+from testbed.config import dataplane as dataplane_config
 from testbed.config import prometheus as prometheus_config
 from testbed.config import redis as redis_config
 from testbed.config.haproxy import HAProxyConfig
 from testbed.config.slots import shuffled_slots
 from testbed.errors import OutputFailed, ProgramMissing
-from testbed.load.sources import RedisSource
+from testbed.load.sources import RedisSource, redis_client
 from testbed.local.layout import Layout
 from testbed.processes import Child, Command, sample, spawn, stop_groups, tail
-from testbed.readiness import fleet_seen, slots_up
+from testbed.readiness import dataplane_answers, fleet_seen, slots_up
 from testbed.waiting import All, Probe, wait_for
 from testbed.workdir import Process, WorkDir
 
 _REDIS_ATTEMPTS = 5
+_DATAPLANE_USER = "drainbench"
 
 
 class Processes:
@@ -43,6 +43,7 @@ class Processes:
         self._redis: redis.Redis | None = None
         self._children: dict[str, Child] = {}
         self._workdir: WorkDir | None = None
+        self._dataplane_password = ""
         self.addresses: Addresses | None = None
 
     # --- start ---------------------------------------------------------------------------------
@@ -70,14 +71,17 @@ class Processes:
             # Ours are closed, so that a port refuses when its component is dead.
             for sock in sockets:
                 sock.close()
+        self._start_dataplane(layout)
         redis_url = self._start_redis(layout, deadline)
         if spec.load.telemetry == "redis":
             self.spawn_k6(urls[0], redis_url)
+        prometheus_url, dataplane = self._await_ready(layout, deadline)
         self.addresses = Addresses(
             frontend_url=urls[0],
-            prometheus_url=self._await_ready(layout, deadline),
+            prometheus_url=prometheus_url,
             runtime_socket=str(layout.runtime_socket),
             redis_url=redis_url,
+            dataplane=dataplane,
             backend_urls=tuple(urls[1:]),
         )
         return self.addresses
@@ -96,6 +100,8 @@ class Processes:
         if missing:
             raise ProgramMissing("\n".join(missing))
         self._programs = {name: programs.find(name, spec.programs) for name in programs.NEEDED}
+        if dataplane := programs.optional("dataplaneapi", spec.programs):
+            self._programs["dataplaneapi"] = dataplane
 
     def _prometheus(self) -> Command:
         numbers = self.versions()["prometheus"].split(".")[:2]
@@ -129,6 +135,26 @@ class Processes:
         except OSError as error:
             raise OutputFailed(f"{layout.root} can't be written: {error.strerror}") from error
 
+    def _start_dataplane(self, layout: Layout) -> None:
+        """The Data Plane API, where there is one; it chooses a port itself."""
+        if "dataplaneapi" not in self._programs:
+            return
+        self._dataplane_password = secrets.token_hex(16)
+        layout.dataplane_config.parent.mkdir()
+        layout.dataplane_copy.write_text(layout.haproxy_config.read_text())
+        text = dataplane_config.render(
+            bind="127.0.0.1",
+            port=0,
+            user=_DATAPLANE_USER,
+            password=self._dataplane_password,
+            haproxy_config=str(layout.dataplane_copy),
+            haproxy=self._programs["haproxy"],
+            scratch=str(layout.dataplane_config.parent),
+        )
+        layout.dataplane_config.touch(mode=0o600)
+        layout.dataplane_config.write_text(text)
+        self._spawn("dataplane", layout.dataplane(self._programs["dataplaneapi"]))
+
     def _start_redis(self, layout: Layout, deadline: float) -> str:
         """Redis can't inherit a socket, so a port taken meanwhile means another attempt."""
         for _ in range(_REDIS_ATTEMPTS):
@@ -137,13 +163,7 @@ class Processes:
             layout.redis_config.write_text(text)
             layout.redis_config.chmod(0o600)
             child = self._spawn("redis", layout.redis(self._programs["redis"]))
-            self._redis = redis.Redis(
-                port=port,
-                password=password,
-                socket_timeout=10,
-                # A GETDEL that is repeated because its answer was lost would lose its rows.
-                retry=Retry(NoBackoff(), 0),
-            )
+            self._redis = redis_client(port, password)
             answers = Probe("Redis to answer", self._redis_answers(child), "its log")
             wait_for(answers, deadline, self._interrupted, evidence=child.log_tail)
             if child.poll() is None:
@@ -161,31 +181,44 @@ class Processes:
 
         return check
 
-    def _await_ready(self, layout: Layout, deadline: float) -> str:
-        """Wait for every component; return Prometheus' address, which it chose itself."""
+    def _await_ready(self, layout: Layout, deadline: float) -> tuple[str, DataPlaneAddress | None]:
+        """Wait for every component; return the addresses that some of them chose themselves."""
         slots = self._spec.fleet.backends
-        pid = self._children["prometheus"].pid
-        found: list[str] = []
-
-        def listens() -> tuple[bool, str]:
-            for connection in psutil.Process(pid).net_connections("tcp"):
-                if connection.status == psutil.CONN_LISTEN:
-                    found[:] = [f"http://127.0.0.1:{connection.laddr.port}"]
-            return bool(found), "no port yet"
 
         def k6_waits() -> tuple[bool, str]:
             source = RedisSource(self.redis)
             return source.waiting(), "k6 is not in its setup() yet"
 
         conditions = [
-            Probe("Prometheus to listen", listens, "its log"),
+            self._listens("prometheus"),
             slots_up(str(layout.runtime_socket), slots),
         ]
         if "k6" in self._children:
             conditions.append(Probe("k6 to wait in its setup()", k6_waits, "its log"))
+        if "dataplane" in self._children:
+            conditions.append(self._listens("dataplane"))
         self._wait(All(conditions), deadline)
-        self._wait(fleet_seen(self._http, found[0], slots), deadline)
-        return found[0]
+        dataplane = None
+        if "dataplane" in self._children:
+            url = self._own_address("dataplane")
+            dataplane = DataPlaneAddress(url, _DATAPLANE_USER, self._dataplane_password)
+            self._wait(dataplane_answers(self._http, dataplane, slots), deadline)
+        prometheus_url = self._own_address("prometheus")
+        self._wait(fleet_seen(self._http, prometheus_url, slots), deadline)
+        return prometheus_url, dataplane
+
+    def _listens(self, name: str) -> Probe:
+        def check() -> tuple[bool, str]:
+            return bool(self._own_address(name)), "no port yet"
+
+        return Probe(f"{name} to listen", check, "its log")
+
+    def _own_address(self, name: str) -> str:
+        """Address that a component bound on its own; empty when it has not yet."""
+        for connection in psutil.Process(self._children[name].pid).net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                return f"http://127.0.0.1:{connection.laddr.port}"
+        return ""
 
     def _wait(self, condition: All | Probe, deadline: float) -> None:
         wait_for(condition, deadline, self._interrupted, self.check, self._evidence)

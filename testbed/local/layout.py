@@ -24,6 +24,8 @@ class Layout:
         self.haproxy_config = root / "haproxy.cfg"
         self.prometheus_config = root / "prometheus.yml"
         self.redis_config = root / "redis.conf"
+        self.dataplane_config = root / "dataplane" / "dataplaneapi.yml"
+        self.dataplane_copy = root / "dataplane" / "haproxy.cfg"
         self.runtime_socket = root / "haproxy.sock"
         self.summary = root / "k6-summary.json"
         self.telemetry = root / "telemetry.csv"
@@ -33,7 +35,7 @@ class Layout:
         return self.root / f"{name}.log"
 
     def collectable(self) -> list[Path]:
-        """What is worth keeping of a run; redis.conf holds a password."""
+        """What is worth keeping of a run; the other configurations hold passwords."""
         return [self.haproxy_config, self.prometheus_config, *sorted(self.root.glob("*.log"))]
 
     def prometheus(self, program: str, version: tuple[int, ...]) -> Command:
@@ -58,6 +60,10 @@ class Layout:
     def redis(self, program: str) -> Command:
         """The Redis protocol server."""
         return self._command("redis", [program, str(self.redis_config)])
+
+    def dataplane(self, program: str) -> Command:
+        """HAProxy's Data Plane API."""
+        return self._command("dataplane", [program, "-f", str(self.dataplane_config)])
 
     def backend(self, fleet: FleetSpec, instance: int, fd: int) -> Command:
         """One backend under gunicorn, listening on an inherited socket."""

@@ -228,7 +228,8 @@ class TestbedConformance:
         assert run.result.http_5xx <= sum(errors.values()) <= run.result.http_5xx + 1
 
     def test_usage_and_versions_name_every_component(self, run: Evidence) -> None:
-        assert set(run.usage) == {"k6", "haproxy", "prometheus", "redis", "backends"}
+        optional = {"dataplane"}
+        assert set(run.usage) - optional == {"k6", "haproxy", "prometheus", "redis", "backends"}
         assert all(used.cpu_s > 0 for used in run.usage.values())
         assert all(used.max_rss_bytes > 1 << 20 for used in run.usage.values())
         assert {"haproxy", "prometheus", "redis", "k6"} <= set(run.versions)
