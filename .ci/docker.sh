@@ -2,6 +2,7 @@
 # A Docker Engine and our image on a bare Debian machine: no registry, no service manager.
 #
 #   bash .ci/docker.sh up        install what is missing, start the engine, build the image (default)
+#   . .ci/docker.sh              the same, and tells the tests what they need not skip
 #   bash .ci/docker.sh restart   stop and start an engine that `up` started (the tests' way to lose it)
 #   bash .ci/docker.sh stop      stop an engine that `up` started
 #
@@ -79,6 +80,7 @@ data_plane_api() {
 
 image() {
     cd "$here"
+    [ -x "$python" ] || bash scripts/setup.sh
     local try
     for try in 1 2 3; do
         "$python" -m testbed build-image >"$cache/build-image.log" 2>&1 && { tail -n 1 "$cache/build-image.log"; return; }
@@ -87,12 +89,26 @@ image() {
     return 1
 }
 
+tell_the_tests() {
+    DRAINBENCH_REQUIRE=${DRAINBENCH_REQUIRE:+$DRAINBENCH_REQUIRE,}docker
+    if [ -f "$state" ]; then
+        export DRAINBENCH_DOCKER_RESTART="bash $here/.ci/docker.sh restart"
+        DRAINBENCH_REQUIRE+=,docker-restart
+    fi
+    [ ! -x "$cache/dataplaneapi/dataplaneapi" ] || DRAINBENCH_REQUIRE+=,dataplaneapi
+    export DRAINBENCH_REQUIRE
+}
+
 case ${1:-up} in
     up)
         packages
         start
         data_plane_api
         image
+        if [[ ${BASH_SOURCE[0]} != "$0" ]]; then
+            tell_the_tests
+            trap 'bash "$here/.ci/docker.sh" stop' EXIT
+        fi
         ;;
     restart)
         [ -f "$state" ] || { say "this engine is not ours to restart"; exit 1; }

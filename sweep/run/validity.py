@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits past which the load generator was saturated (pitfall 12)."""
+    """Limits past which the load generator, or HAProxy, was saturated (pitfall 12)."""
 
     min_rate_ratio: float
     max_load_cpu: float
@@ -24,6 +24,7 @@ class Evidence:
     load_duration_s: float
     load_cpus: int
     """Cores that the load generator may use."""
+    haproxy_cpu_s: float
     dropped_iterations: int
     transport_errors: int
     requests: int
@@ -44,6 +45,10 @@ def invalid_reasons(evidence: Evidence, bounds: Bounds) -> list[str]:
     cpu = evidence.load_cpu_s / max(1e-9, evidence.load_duration_s * evidence.load_cpus)
     if cpu > bounds.max_load_cpu:
         reasons.append(f"load generator saturated: {cpu:.0%} of {evidence.load_cpus} cores")
+    # HAProxy has one thread, so a core is all that it can use.
+    proxy_cpu = evidence.haproxy_cpu_s / max(1e-9, evidence.load_duration_s)
+    if proxy_cpu > bounds.max_load_cpu:
+        reasons.append(f"HAProxy saturated: {proxy_cpu:.0%} of its one thread")
     if evidence.dropped_iterations:
         reasons.append(f"load generator dropped {evidence.dropped_iterations} iterations")
     if evidence.slots_changed:

@@ -28,6 +28,7 @@ GOOD = Evidence(
     load_cpu_s=20.0,
     load_duration_s=60.0,
     load_cpus=2,
+    haproxy_cpu_s=7.0,
     dropped_iterations=0,
     transport_errors=0,
     requests=45_000,
@@ -50,7 +51,8 @@ def test_a_good_run_is_valid_and_without_warnings():
     ("changes", "reason"),
     [
         ({"achieved_rate_rps": 683.0}, "too slow: 683.0 requests/s, closed-loop expectation 760.0"),
-        ({"load_cpu_s": 115.0}, "saturated: 96% of 2 cores"),
+        ({"load_cpu_s": 115.0}, "load generator saturated: 96% of 2 cores"),
+        ({"haproxy_cpu_s": 58.2}, "HAProxy saturated: 97% of its one thread"),
         ({"dropped_iterations": 3}, "dropped 3 iterations"),
         ({"slots_changed": True}, "a slot changed its address"),
     ],
@@ -63,6 +65,7 @@ def test_what_makes_a_run_invalid_is_named_with_its_numbers(changes, reason):
 def test_the_bounds_themselves_are_still_valid():
     assert reasons(achieved_rate_rps=684.0) == []
     assert reasons(load_cpu_s=114.0) == []
+    assert reasons(haproxy_cpu_s=57.0) == []
 
 
 def test_an_open_loop_has_no_expected_rate():
