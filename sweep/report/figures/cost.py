@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from matplotlib.figure import Figure
 
-from sweep.report.figures.style import GREEN, GREY, INK, ORANGE, SKY, empty
+from sweep.report.figures.style import GREEN, GREY, INK, ORANGE, SKY, empty, few_bars
 from sweep.report.load import THRESHOLD_B
 from sweep.report.tables.context import Context, tokens_per_step
 from sweep.report.tables.reasoning import configurations, with_configuration
@@ -40,6 +40,7 @@ def draw(context: Context) -> Figure:
             hatch="////" if reasoning else None,
         )
         left.text(x, value * 1.06, f"{value:,.0f}", ha="center", va="bottom", fontsize=8)
+    few_bars(left, len(known))
     left.set_yscale("log")
     left.margins(y=0.12)
     left.set_xticks(

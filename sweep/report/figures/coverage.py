@@ -68,7 +68,7 @@ def draw(context: Context) -> Figure:
     if not found.states:
         return empty("The store knows of no grid point.")
     figure = Figure(
-        figsize=(2.9 + 0.5 * len(found.columns), 1.3 + 0.22 * len(found.rows)),
+        figsize=(max(5.0, 2.9 + 0.5 * len(found.columns)), 1.3 + 0.22 * len(found.rows)),
         layout="constrained",
     )
     axes = figure.subplots()
@@ -104,5 +104,5 @@ def draw(context: Context) -> Figure:
     for state in STATES:
         count = sum(s == state for s in found.states.values())
         handles.append(Patch(facecolor=COLOURS[state], edgecolor=SOFT, label=f"{state} ({count})"))
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.01), ncols=4)
+    figure.legend(handles=handles, loc="outside upper center", ncols=4)
     return figure

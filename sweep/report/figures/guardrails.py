@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from sweep.report.figures.style import BLUE, GREY, INK, ORANGE, PINK, SKY, SOFT, empty
+from sweep.report.figures.style import BLUE, GREY, INK, ORANGE, PINK, SKY, SOFT, empty, few_bars
 from sweep.report.tables.context import Context, by_size, policy_label
 from sweep.report.tables.localization import THINKING
 
@@ -60,6 +60,8 @@ def draw(context: Context) -> Figure:
         steps = int(group["steps"].sum())
         left.text(x, bottom, f"{steps:,}\nsteps", ha="center", va="bottom", fontsize=7, color=SOFT)
     left.margins(y=0.18)
+    left.set_ylim(0, max(0.5, left.get_ylim()[1]))
+    few_bars(left, len(scales))
     left.set_xticks(range(len(scales)), [f"N = {s}" for s in scales])
     left.set_ylabel("Steps on which a rail fires (%)")
     left.grid(False, axis="x")
@@ -75,6 +77,10 @@ def draw(context: Context) -> Figure:
             edgecolor=INK,
             linewidth=0.6,
         )
+    if not firing:
+        right.axis("off")
+        right.text(0.5, 0.5, "no policy trips any rail", ha="center", color=SOFT)
+        return figure
     right.legend(
         handles=[
             Patch(facecolor=ORANGE, edgecolor=INK, hatch="////", label="with reasoning"),

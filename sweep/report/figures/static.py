@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sweep.report.arms import pooled_latency
-from sweep.report.figures.style import GREEN, GREY, INK, empty, only_y_grid
+from sweep.report.figures.style import GREEN, GREY, INK, empty, few_bars, only_y_grid
 from sweep.report.tables.context import Context
 
 CAPTION = (
@@ -56,6 +56,7 @@ def draw(context: Context) -> Figure:
     for axes in (left, right):
         axes.set_xticks(range(len(scales)), [f"N = {s}" for s in scales])
         only_y_grid(axes)
+        few_bars(axes, len(scales))
     left.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
     return figure
 

@@ -98,6 +98,13 @@ def only_y_grid(axes: Axes) -> None:
     axes.grid(False, axis="x")
 
 
+def few_bars(axes: Axes, count: int) -> None:
+    """Room beside one or two bars, so that they stay bars."""
+    if count < 3:
+        middle = (count - 1) / 2
+        axes.set_xlim(middle - 1.6, middle + 1.6)
+
+
 def empty(message: str) -> Figure:
     """A figure that says why there is nothing to draw."""
     figure = Figure(figsize=(7, 1.2), layout="constrained")

@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from sweep.report.figures.style import INK, SOFT, empty, family_colours, only_y_grid
+from sweep.report.figures.style import INK, SOFT, empty, family_colours, few_bars, only_y_grid
 from sweep.report.load import THRESHOLD_B
 from sweep.report.tables.context import Context, by_size
 
@@ -32,12 +32,12 @@ def draw(context: Context) -> Figure:
     cells = [context.median(g, "reduction_pct") for g in groups]
     shaded = sum((g["total_params_b"][0] or 1e9) <= THRESHOLD_B for g in groups)
     if 0 < shaded < len(groups):
-        axes.axvspan(-0.6, shaded - 0.5, color="#eef0f3", zorder=0)
+        axes.axvspan(-2, shaded - 0.5, color="#eef0f3", zorder=0)
         axes.text(
-            -0.5,
+            0.01,
             1.01,
             "up to 3B total",
-            transform=axes.get_xaxis_transform(),
+            transform=axes.transAxes,
             color=SOFT,
             fontsize=8,
         )
@@ -64,6 +64,7 @@ def draw(context: Context) -> Figure:
     lowest = min(0.0, *(c.interval.low for c in cells if c.interval and c.interval.low is not None))
     axes.set_ylim(max(LOWEST, lowest - 6), 105)
     axes.set_xlim(-0.6, len(groups) - 0.4)
+    few_bars(axes, len(groups))
     names = [f"{g['title'][0]}\nn = {c.n}" for g, c in zip(groups, cells, strict=True)]
     axes.set_xticks(range(len(groups)), names, rotation=55, ha="right", rotation_mode="anchor")
     axes.set_ylabel("Median client 5xx reduction (%)")

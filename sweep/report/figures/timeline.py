@@ -160,16 +160,18 @@ def _states(
                 transform=axes.get_yaxis_transform(),
             )
     hits = [s["started_s"] for s in steps if s.get("interventions")]
-    axes.plot(
-        hits,
-        [-0.75] * len(hits),
-        "v",
-        color=ORANGE,
-        markeredgecolor=INK,
-        markeredgewidth=0.5,
-        markersize=6,
-        clip_on=False,
-    )
+    if hits:
+        # Without data an unclipped line has no extent, and the layout collapses.
+        axes.plot(
+            hits,
+            [-0.75] * len(hits),
+            "v",
+            color=ORANGE,
+            markeredgecolor=INK,
+            markeredgewidth=0.5,
+            markersize=6,
+            clip_on=False,
+        )
     axes.set_yticks(range(len(slots)), slots, fontsize=7.5)
     axes.tick_params(axis="y", pad=9)
     axes.set_ylim(len(slots) - 0.5, -1.1)

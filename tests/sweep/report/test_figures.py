@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
 from PIL import Image
@@ -129,3 +130,11 @@ def test_a_store_with_nothing_to_draw_says_so(tmp_path):
     assert telling_run(context) is None
     texts = [t.get_text() for t in figures["figure1"].axes[0].texts]
     assert texts == ["No run has a reduction: there is no matched static error-on run."]
+
+
+def test_the_layout_of_small_stores_does_not_collapse(demo_store, tmp_path):
+    context = Context(load(RunStore(demo_store)), Intervals())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, _, figure in drawn(context):
+            save(figure, tmp_path, name)
