@@ -9,9 +9,11 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
-from sweep.report.cells import PAPER_LEGEND, Table, methods
+from sweep.report import cells
+from sweep.report.cells import PAPER_LEGEND, methods
 from sweep.report.errors import ReportError
 from sweep.report.load import LeftOut, Loaded, load
 from sweep.report.memo import FILE as MEMO_FILE
@@ -58,8 +60,10 @@ def report(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_files(args: argparse.Namespace, context: Context, tables: Mapping[str, Table]) -> None:
-    """CSV, figures and HTML, as far as they were asked for; says on stderr where they are."""
+def _write_files(
+    args: argparse.Namespace, context: Context, tables: Mapping[str, cells.Table]
+) -> None:
+    """CSV, figures and HTML, as far as asked for; says on stderr where they are."""
     said = Console(stderr=True, highlight=False)
     if args.csv:
         from sweep.report.csv_files import write_csv
@@ -153,7 +157,7 @@ def _hints(names: Sequence[str]) -> list[str]:
 
 
 def print_footer(
-    out: Console, loaded: Loaded, tables: Sequence[Table], hints: Sequence[str] = ()
+    out: Console, loaded: Loaded, tables: Sequence[cells.Table], hints: Sequence[str] = ()
 ) -> None:
     """Intervals by name, what was left out, and where to look next."""
     out.print()
@@ -174,9 +178,12 @@ def print_left_out(out: Console, left_out: Sequence[LeftOut], most: int = 20) ->
     counts = Counter(item.kind for item in left_out)
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     out.print(Text(f"Left out, in whole or in part: {kinds}", style="yellow"))
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="yellow", no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
     for item in left_out[:most]:
-        line = Text(f"  {item.kind:11} ", style="yellow")
-        line.append(item.run_id, style="bold").append(f"  {item.reason}", style="default")
-        out.print(line)
+        grid.add_row(f"  {item.kind}", Text(item.run_id), Text(item.reason))
+    out.print(grid)
     if len(left_out) > most:
         out.print(Text(f"  … and {len(left_out) - most} more (all of them in --html and --csv)"))

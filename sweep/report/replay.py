@@ -130,8 +130,12 @@ def step_lines(
         yield ("green" if result["ok"] else "red"), f"did    {_result(result)}"
     after = (step.get("post") or {}).get("servers") or ()
     if after and step.get("results"):
-        states = [f"{s['server']} {s['admin_state']}" for s in after if s["admin_state"] != "ready"]
-        yield "", f"then   {', '.join(states) or 'all servers ready'}"
+        states = [
+            f"{s['server']} {s['admin_state']}, weight {s['weight']}"
+            for s in after
+            if s["admin_state"] != "ready" or s["weight"] != 100
+        ]
+        yield "", f"then   {'; '.join(states) or 'all servers in rotation at weight 100'}"
 
 
 def _observation(snapshot: Mapping[str, Any]) -> str:
@@ -151,24 +155,12 @@ def _observation(snapshot: Mapping[str, Any]) -> str:
 
 
 def _last_words(conversation: Mapping[str, Any] | None) -> str:
-    """Content of the last answer in a conversation record, if it can be found."""
+    """The last text that the model gave in a conversation record; empty where there is none."""
     found = ""
-    for turn in (conversation or {}).get("conversation") or ():
-        content = _content(turn.get("response") if isinstance(turn, dict) else None)
-        found = content or found
+    for turn in (conversation or {}).get("turns") or ():
+        text = turn.get("text") if isinstance(turn, dict) else None
+        found = text if isinstance(text, str) and text.strip() else found
     return found
-
-
-def _content(response: Any) -> str:
-    if not isinstance(response, dict):
-        return ""
-    if isinstance(response.get("content"), str):
-        return response["content"]
-    for choice in response.get("choices") or ():
-        message = choice.get("message") if isinstance(choice, dict) else None
-        if isinstance(message, dict) and isinstance(message.get("content"), str):
-            return message["content"]
-    return ""
 
 
 def _action(action: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.synthetic.run import STATIC, THRESHOLD, Model, SyntheticRun
 
-SMOLLM = Model("local/smollm2-135m", "SmolLM2 135M", "llm", "SmolLM2", 0.135, 0.135, "dense")
+SMOLLM = Model("smollm2-135m", "SmolLM2 135M", "llm", "SmolLM2", 0.135, 0.135, "dense")
 
 
 def demo_runs(duration_s: float = 60.0, requests: int = 45_000) -> list[SyntheticRun]:

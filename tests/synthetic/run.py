@@ -30,7 +30,7 @@ class Model:
 
 
 STATIC = Model("static", "Static", policy="static")
-THRESHOLD = Model("baseline/threshold", "Threshold rule", policy="rule")
+THRESHOLD = Model("threshold", "Threshold rule", policy="rule")
 
 
 @dataclass(frozen=True)

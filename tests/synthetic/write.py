@@ -274,8 +274,10 @@ def _verdict(rail: str, verdict: str, index: int) -> dict[str, Any]:
 
 def conversation(run: SyntheticRun, step: int) -> dict[str, Any]:
     """One line of conversations.jsonl: request and answer of each turn."""
-    answer = {"role": "assistant", "content": f"Synthetic rationale of step {step}."}
-    return {"step": step, "conversation": [{"messages": [], "response": answer}]}
+    text = f"Synthetic rationale of step {step}."
+    answer = {"choices": [{"message": {"role": "assistant", "content": text}}]}
+    turn = {"request": {"messages": []}, "response": answer, "status": 200, "text": text}
+    return {"step": step, "started_s": step * run.interval_s, "turns": [turn]}
 
 
 def summary(run: SyntheticRun) -> dict[str, Any]:

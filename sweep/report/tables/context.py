@@ -76,7 +76,8 @@ class Context:
     ) -> Cell:
         if not runs.height:
             return Cell(None, n=0, paper=paper, note=EMPTY.note)
-        values = runs[column].cast(pl.Float64).drop_nulls()
+        # Sorted, so that the order of runs can't reach even the last bit of a mean.
+        values = runs[column].cast(pl.Float64).drop_nulls().sort()
         if not values.len():
             return Cell(None, n=0, paper=paper)
         value = values.median() if statistic == "median" else values.mean()

@@ -106,7 +106,7 @@ def test_coverage_knows_what_is_missing_failed_and_invalid(demo_store):
     (demo_store / "sweep.yaml").write_text(json.dumps({"invocations": [invocation]}))
     record = {"run_id": "qwen3-4b-nothink_leastconn_n5_s42", "outcome": "policy", "reason": "x"}
     (demo_store / "failures.jsonl").write_text(json.dumps(record) + "\n")
-    path = demo_store / "runs" / "local-smollm2-135m-none_leastconn_n3_s42" / "summary.json"
+    path = demo_store / "runs" / "smollm2-135m-none_leastconn_n3_s42" / "summary.json"
     path.write_text(path.read_text().replace('"valid": true', '"valid": false'))
     context = Context(load(RunStore(demo_store)), Intervals())
     found = coverage.grid(context)
@@ -116,7 +116,7 @@ def test_coverage_knows_what_is_missing_failed_and_invalid(demo_store):
         ("Static error-on", small): "complete",
         ("Static error-off", small): "complete",
         ("Threshold rule", small): "complete",
-        ("local-smollm2-135m-none", small): "invalid",
+        ("smollm2-135m-none", small): "invalid",
         ("qwen3-4b-think", large): "missing",
         ("qwen3-4b-nothink", large): "failed",
     }

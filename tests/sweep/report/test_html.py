@@ -66,7 +66,7 @@ def test_it_has_all_tables_figures_and_runs(page_text):
 
 
 def test_what_a_store_says_is_escaped(demo_store, tmp_path):
-    path = demo_store / "runs" / "local-smollm2-135m-none_leastconn_n3_s42" / "summary.json"
+    path = demo_store / "runs" / "smollm2-135m-none_leastconn_n3_s42" / "summary.json"
     path.write_text(path.read_text().replace("SmolLM2 135M", "<script>alert(1)</script>"))
     target = tmp_path / "report.html"
     assert main([str(demo_store), "--html", str(target)]) == 0

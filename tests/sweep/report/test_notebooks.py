@@ -43,7 +43,7 @@ def test_the_story_runs_on_a_store_with_hardly_anything(demo_store, monkeypatch)
 
 
 def test_the_replay_shows_the_decisions_of_a_run(demo_store, monkeypatch):
-    text = execute("replay", monkeypatch, demo_store, "baseline-threshold-none_leastconn_n3_s42")
+    text = execute("replay", monkeypatch, demo_store, "threshold-none_leastconn_n3_s42")
     assert "wanted drain" in text
     assert "now drain" in text
     assert "<figure>" in text

@@ -35,7 +35,7 @@ def test_the_replay_tells_what_happened(store, capsys, monkeypatch):
     assert f"wanted drain {slot}" in out
     assert "rail   drain_cap: dropped (action 2)" in out
     assert f"did    drain {slot}, now drain" in out
-    assert f"then   {slot} drain" in out
+    assert f"then   {slot} drain, weight 100" in out
     assert f"did    enable {slot}, now ready" in out
     assert "(weight 100 to 50)" in out
     assert "steps 0 to 5  (0 to 50 s): nothing proposed" in out
@@ -62,12 +62,7 @@ def test_refused_actions_say_why():
 
 def test_the_last_words_come_from_the_conversation_where_the_record_has_none():
     record = step_record(RUN, 6) | {"rationale": ""}
-    said = {
-        "conversation": [
-            {"response": {"choices": [{"message": {"content": "first"}}]}},
-            {"response": {"choices": [{"message": {"content": "  last\nwords "}}]}},
-        ]
-    }
+    said = {"turns": [{"text": "first"}, {"text": "  last\nwords "}, {"text": "", "error": "x"}]}
     assert ("italic", "said   last words") in list(step_lines(record, said))
 
 

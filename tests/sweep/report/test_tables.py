@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import polars as pl
 import pytest
 
 from sweep import paper
@@ -108,7 +111,6 @@ def test_table_8_pools_all_requests_of_an_arm(paper_context):
 
 def test_table_9_is_exact_over_pooled_requests(paper_loaded, paper_context):
     import numpy as np
-    import polars as pl
 
     row = cells(ALL["9"](paper_context), "9", "roundrobin")
     runs = paper_loaded.runs.filter(
@@ -124,8 +126,6 @@ def test_table_9_is_exact_over_pooled_requests(paper_loaded, paper_context):
 
 
 def test_medians_of_table_12_equal_polars(paper_loaded, paper_context):
-    import polars as pl
-
     llm = paper_loaded.runs.filter(policy="llm", scale=5, algorithm="leastconn")
     cell = cells(ALL["12"](paper_context), "5")["leastconn"]
     assert cell.value == pytest.approx(llm.select(pl.col("reduction_pct").median()).item())
@@ -164,6 +164,27 @@ def test_each_interval_names_its_method_and_each_cell_its_n(paper_context):
                         assert interval.n > 0
                 if cell.value is not None:
                     assert cell.n is not None
+
+
+def test_duplicating_every_run_doubles_n_and_moves_no_estimate(paper_loaded, paper_context):
+    runs = paper_loaded.runs
+    twice = Context(replace(paper_loaded, runs=pl.concat([runs, runs])), Intervals())
+    for key in ("6", "12"):
+        for one, two in zip(ALL[key](paper_context).rows, ALL[key](twice).rows, strict=True):
+            for a, b in zip(one.cells[1:], two.cells[1:], strict=True):
+                assert a.value == pytest.approx(b.value)
+                assert b.n == 2 * a.n
+                if a.interval is not None and a.interval.note == "":
+                    assert b.interval.n == 2 * a.interval.n
+                    width = a.interval.high - a.interval.low
+                    assert b.interval.high - b.interval.low <= width + 1e-9
+
+
+def test_the_order_of_runs_changes_no_table(paper_loaded, paper_context):
+    shuffled = paper_loaded.runs.sample(fraction=1, shuffle=True, seed=3)
+    other = Context(replace(paper_loaded, runs=shuffled), Intervals())
+    for key in ("5", "6", "7", "8", "10", "11", "12", "13", "14", "pooled", "runs-client"):
+        assert ALL[key](other) == ALL[key](paper_context), key
 
 
 TINY = Model("tiny", "Tiny 1B", "llm", "Tiny", 1.0, 1.0, "dense")
