@@ -104,7 +104,7 @@ def draw(context: Context) -> Figure:
     _limits(axes, everything)
     crowd = _crowd(made)
     if crowd:
-        inset = axes.inset_axes((0.38, 0.09, 0.55, 0.48))
+        inset = axes.inset_axes(_free_box(axes, everything))
         inset.plot([p.x for p in edge], [p.y for p in edge], "--", color=SOFT, linewidth=1)
         _scatter(inset, crowd)
         _limits(inset, crowd, 0.18)
@@ -163,6 +163,29 @@ def _crowd(made: list[Point]) -> list[Point]:
             groups.append([point])
     crowd = max(groups, key=len, default=[])
     return crowd if len(crowd) >= 4 and len(crowd) < len(made) else []
+
+
+def _free_box(axes: Axes, made: list[Point]) -> tuple[float, float, float, float]:
+    """The largest place for an inset (axes fractions) that covers no point, or the fewest."""
+    spots = [
+        axes.transAxes.inverted().transform(axes.transData.transform((p.x, p.y))) for p in made
+    ]
+
+    def covered(box: tuple[float, float, float, float]) -> int:
+        left, bottom, width, height = box
+        # Labels reach to the right of their points, the inset's own tick labels to its left.
+        return sum(
+            left - 0.16 <= x <= left + width + 0.02 and bottom - 0.07 <= y <= bottom + height + 0.03
+            for x, y in spots
+        )
+
+    boxes = [
+        (left / 100, bottom / 100, width, height)
+        for width, height in ((0.55, 0.48), (0.46, 0.40), (0.38, 0.33))
+        for bottom in range(9, int(95 - 100 * height), 6)
+        for left in range(int(96 - 100 * width), 8, -6)
+    ]
+    return min(boxes, key=covered)
 
 
 def _legend(axes: Axes, context: Context, made: list[Point]) -> None:

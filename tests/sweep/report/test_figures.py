@@ -93,6 +93,16 @@ def test_doing_nothing_competes_in_figure_4(paper_context):
     assert titles[-1] == "Static, error-on"
 
 
+def test_the_inset_of_figure_4_hides_no_point(paper_context):
+    with styled():
+        figure = pareto.draw(paper_context)
+    axes = figure.axes[0]
+    for inset in axes.child_axes:
+        box = inset.get_window_extent()
+        for point in pareto.points(paper_context):
+            assert not box.contains(*axes.transData.transform((point.x, point.y))), point.title
+
+
 def test_overlaps_of_labels_are_measured():
     from matplotlib.transforms import Bbox
 
