@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import uuid
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 from testbed.docker import labels
+from tests.testbed.conformance import eventually
 from tests.testbed.docker.rig import DockerRig
 
 RUNS = {
@@ -55,7 +57,29 @@ def test_a_run_has_the_records_of_any_testbed(store: Path, run_id: str) -> None:
     assert summary["versions"]["docker"]
 
 
+def test_nothing_outlives_a_killed_driver(rig: DockerRig, tmp_path: Path) -> None:
+    name = f"docker-{uuid.uuid4().hex[:8]}"
+    command = [sys.executable, "-m", "sweep", "testbed=docker", "model=static", "scale=1"]
+    command += ["mode=error_on", "duration_s=120", f"sweep.dir={tmp_path / name}"]
+    command += ["sweep.dashboard=false", "testbed.start_timeout_s=240"]
+    log = (tmp_path / "log").open("w")
+    driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        assert eventually(lambda: len(ours(rig, name)) >= 6, 120), (tmp_path / "log").read_text()
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    assert eventually(lambda: ours(rig, name) == [], 30), ours(rig, name)
+
+
+def ours(rig: DockerRig, sweep: str) -> list[str]:
+    """Ids of containers and networks of a sweep."""
+    mark = {"label": f"{labels.SWEEP}={sweep}"}
+    found = rig.engine.api.containers(all=True, filters=mark) + rig.engine.api.networks(
+        filters=mark
+    )
+    return [item["Id"] for item in found]
+
+
 def test_the_sweep_left_nothing(store: Path, rig: DockerRig) -> None:
-    ours = {"label": f"{labels.SWEEP}={store.name}"}
-    assert rig.engine.api.containers(all=True, filters=ours) == []
-    assert rig.engine.api.networks(filters=ours) == []
+    assert ours(rig, store.name) == []
