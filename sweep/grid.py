@@ -7,6 +7,7 @@ a copy instead. Modes depend on the model and are expanded here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from sweep.config.fingerprint import differences, fingerprint
 from sweep.errors import RequestError
+
+MAX_SEED = 2**32 - 1
+"""llama-server takes 32 bits, and the largest value as a wish for a random one."""
+
+_IN_RUN_ID = re.compile(r"\w[\w.+-]*")
 
 AXES = ("scale", "algorithm", "mode", "seed")
 
@@ -104,19 +110,30 @@ def make_point(config: Mapping[str, Any]) -> RunPoint:
     scale, seed = config["scale"], config["seed"]
     if not isinstance(scale, int) or isinstance(scale, bool) or scale < 1:
         raise RequestError(f"scale={scale}: the fleet needs a whole number of backends, at least 1")
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise RequestError(f"seed={seed}: the seed is a whole number, 0 or more")
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < MAX_SEED:
+        raise RequestError(f"seed={seed}: the seed is a whole number from 0 to {MAX_SEED - 1}")
+    for key, part in (("model.name", model.get("name")), ("mode", config["mode"])):
+        if not isinstance(part, str) or not _IN_RUN_ID.fullmatch(part):
+            raise RequestError(
+                f"{key}={part}: it becomes a part of file names, so that only letters, digits "
+                "and _ . - + are allowed"
+            )
     if config["algorithm"] not in ("leastconn", "roundrobin"):
         raise RequestError(f"algorithm={config['algorithm']}: choose leastconn or roundrobin")
+    name = run_id(model["name"], config["mode"], config["algorithm"], scale, seed)
+    try:
+        digest = fingerprint(config)
+    except ValueError as error:  # JSON has no infinity and no NaN
+        raise RequestError(f"{name}: a value is inf or nan: a finite number is needed") from error
     return RunPoint(
-        run_id=run_id(model["name"], config["mode"], config["algorithm"], scale, seed),
+        run_id=name,
         model=model["name"],
         mode=config["mode"],
         algorithm=config["algorithm"],
         scale=scale,
         seed=seed,
         policy=model["policy"],
-        fingerprint=fingerprint(config),
+        fingerprint=digest,
         config=config,
     )
 
@@ -143,7 +160,9 @@ def _expand_modes(
     config: DictConfig, modes_seen: set[str], modes_asked: set[str]
 ) -> list[tuple[str | None, dict[str, Any]]]:
     """One resolved config for every mode; (None, {}) for an asked-for mode that isn't there."""
-    available = [str(mode) for mode in config.model.modes]
+    available = [str(mode) for mode in config.model.get("modes") or ()]
+    if not available:
+        raise RequestError(f"model {config.model.get('name')} has no modes (model.modes)")
     modes_seen.update(available)
     asked = config.mode
     if asked is None:

@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import Progress
 
+from sweep.config.settings import SweepSettings, sweep_settings
 from sweep.config.specs import check_point, testbed_kind
 from sweep.errors import RequestError, StorageError
 from sweep.grid import Grid, RunPoint, compose_grid
@@ -41,25 +42,25 @@ def run_jobs(
         )
     for point in grid.points:
         check_point(point)
-    settings = _sweep_settings(grid)
-    store = RunStore(Path(settings["dir"]))
+    settings = sweep_settings(grid.points)
+    store = RunStore(settings.dir)
     plan = make_plan(
         grid.points,
         _complete(store),
-        on_mismatch=settings["on_mismatch"],
-        start_at=settings["start_at"],
+        on_mismatch=settings.on_mismatch,
+        start_at=settings.start_at,
         stored_config=lambda run_id: _stored_config(store, run_id),
     )
-    expected_s = expected_time_s(plan, testbeds=settings["testbeds"])
+    expected_s = expected_time_s(plan, testbeds=settings.testbeds)
     print_plan(
         Console(),
         plan,
         store,
         left_out=grid.left_out,
         expected_s=expected_s,
-        every_run=settings["dry_run"],
+        every_run=settings.dry_run,
     )
-    if settings["dry_run"] or not plan.todo:
+    if settings.dry_run or not plan.todo:
         return 0
     return _run(plan, store, settings, grid, expected_s, console)
 
@@ -76,30 +77,13 @@ def _compose(
         )
 
 
-def _sweep_settings(grid: Grid) -> Mapping[str, Any]:
-    """`sweep.*`, which has to be the same for the whole grid, and is checked here."""
-    settings = grid.points[0].config["sweep"]
-    for point in grid.points:
-        if point.config["sweep"] != settings:
-            raise RequestError("sweep.* can't be an axis of the grid: give it one value")
-    for key in ("testbeds", "max_attempts"):
-        if not isinstance(settings[key], int) or settings[key] < 1:
-            raise RequestError(
-                f"sweep.{key}={settings[key]}: a whole number, at least 1, is needed"
-            )
-    limit = settings["run_timeout_s"]
-    if limit is not None and not (isinstance(limit, int | float) and limit > 0):
-        raise RequestError(f"sweep.run_timeout_s={limit}: null or a number above 0 is needed")
-    return settings
-
-
 def _complete(store: RunStore) -> dict[str, str | None]:
     """Fingerprints of the complete runs; None where the summary can't be read."""
     found: dict[str, str | None] = {}
     for run_id in store.complete_ids():
         try:
             found[run_id] = store.read_summary(run_id)["fingerprint"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             found[run_id] = None
     return found
 
@@ -108,14 +92,14 @@ def _stored_config(store: RunStore, run_id: str) -> Mapping[str, Any]:
     try:
         stored = yaml.safe_load(store.run(run_id).config.read_text(encoding="utf-8"))
         return stored["config"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
         return {}
 
 
 def _run(
     plan: Plan,
     store: RunStore,
-    settings: Mapping[str, Any],
+    settings: SweepSettings,
     grid: Grid,
     expected_s: float,
     console: Console,
@@ -132,7 +116,7 @@ def _run(
         ) from error
     with StoreLock(store.lock):
         book = AttemptBook(store)
-        book.require_free_disk(settings["min_free_disk_mib"])
+        book.require_free_disk(settings.min_free_disk_mib)
         require_everything(plan.todo)
         for name in book.bury_orphans():
             console.print(f"[yellow]left by a dead sweep:[/] attempts/{name}", highlight=False)
@@ -143,19 +127,22 @@ def _run(
 
 
 def _drive(
-    plan: Plan, book: AttemptBook, settings: Mapping[str, Any], expected_s: float, console: Console
+    plan: Plan, book: AttemptBook, settings: SweepSettings, expected_s: float, console: Console
 ) -> int:
     from sweep.cluster.ray_session import ray_session
     from sweep.cluster.runner import Options, Runner
 
     options = Options(
-        testbeds=min(settings["testbeds"], len(plan.todo)),
-        max_attempts=settings["max_attempts"],
-        run_timeout_s=settings["run_timeout_s"],
-        min_free_disk_mib=settings["min_free_disk_mib"],
-        bounds={k: settings[k] for k in ("min_rate_ratio", "max_load_cpu")},
+        testbeds=min(settings.testbeds, len(plan.todo)),
+        max_attempts=settings.max_attempts,
+        run_timeout_s=settings.run_timeout_s,
+        min_free_disk_mib=settings.min_free_disk_mib,
+        bounds={
+            "min_rate_ratio": settings.min_rate_ratio,
+            "max_load_cpu": settings.max_load_cpu,
+        },
     )
-    with ray_session(dashboard=settings["dashboard"]) as session:
+    with ray_session(dashboard=settings.dashboard) as session:
         if session.dashboard_url:
             console.print(f"Ray dashboard: {session.dashboard_url}", highlight=False)
         done = len(plan.done) + len(plan.kept)
@@ -200,10 +187,10 @@ def _record_invocation(store: RunStore, grid: Grid) -> None:
     from sweep.versions import host, versions
 
     try:
-        record = yaml.safe_load(store.sweep_yaml.read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError):
-        record = {}
-    invocations = record.get("invocations") or []
+        record = yaml.safe_load(store.sweep_yaml.read_text(encoding="utf-8"))
+        invocations = list(record["invocations"])
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+        invocations = []  # none yet, or spoilt: what is asked for now is known
     invocations.append(
         {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -59,12 +59,11 @@ def read_status(store: RunStore) -> Status:
     for run_id in done:
         try:
             summary = store.read_summary(run_id)
-        except (OSError, ValueError):
+            totals.append(float(summary["phases_s"]["total"]))
+            if not summary["valid"]:
+                invalid[run_id] = "; ".join(summary["invalid_reasons"])
+        except (OSError, ValueError, KeyError, TypeError):
             invalid[run_id] = "unreadable summary.json"
-            continue
-        totals.append(float(summary["phases_s"]["total"]))
-        if not summary["valid"]:
-            invalid[run_id] = "; ".join(summary["invalid_reasons"])
     live = held(store.lock)
     side_by_side = max(1, len(running))
     left = statistics.median(totals) * (len(todo) + len(running)) / side_by_side if totals else None
@@ -148,9 +147,9 @@ def _asked(store: RunStore) -> list[str]:
     try:
         record = yaml.safe_load(store.sweep_yaml.read_text(encoding="utf-8"))
         runs = [run for invocation in record["invocations"] for run in invocation["runs"]]
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
         return []
-    return list(dict.fromkeys(runs))
+    return list(dict.fromkeys(map(str, runs)))
 
 
 def _is_running(attempt: Attempt) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from testbed import programs
 from testbed.api import Testbed, TestbedSpec
 from testbed.errors import TestbedUnavailable
-from testbed.load.result import planned_s
 
 KINDS = ("local", "docker")
 """Names of the drivers."""
@@ -29,6 +28,8 @@ def create(kind: str, spec: TestbedSpec, foreground: bool = False) -> Testbed:
 
 def check(kind: str, spec: TestbedSpec) -> list[str]:
     """Everything that keeps a testbed of `kind` from starting here, one line each; may be empty."""
+    from testbed.load.result import planned_s  # Polars comes with it, which a plan never needs
+
     problems = []
     if spec.fleet.backends < 1:
         problems.append(f"a fleet of {spec.fleet.backends} backends: there must be 1 at least")

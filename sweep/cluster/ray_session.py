@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sweep.cluster.guard import Guard
+from sweep.errors import RequestError
 
 NAMESPACE = "drainbench"
+
+_Started = TypeVar("_Started")
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Only configurations and reports travel through it."""
@@ -28,6 +32,7 @@ def ray_session(*, dashboard: bool) -> Iterator[RaySession]:
     """Start Ray here, and stop it whatever happens.
 
     `address="local"`: a stale record of another cluster would make a plain init hang.
+    Raises `RequestError` when Ray does not start.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -42,17 +47,39 @@ def ray_session(*, dashboard: bool) -> Iterator[RaySession]:
 def _started(dashboard: bool) -> Iterator[RaySession]:
     import ray
 
-    context = ray.init(
-        address="local",
-        namespace=NAMESPACE,
-        include_dashboard=dashboard,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=OBJECT_STORE_BYTES,
-        configure_logging=True,
-    )
     try:
+        context = _first_success(
+            lambda: ray.init(
+                address="local",
+                namespace=NAMESPACE,
+                include_dashboard=dashboard,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=OBJECT_STORE_BYTES,
+                configure_logging=True,
+            ),
+            ray.shutdown,
+        )
         url = context.dashboard_url
         yield RaySession(f"http://{url}" if url else None)
     finally:
         ray.shutdown()
+
+
+def _first_success(start: Callable[[], _Started], undo: Callable[[], object]) -> _Started:
+    """Ray gives itself 30 s, which a busy machine of two cores may exceed once.
+
+    Ray raises plain exceptions: for no room and no port as well as for a machine that is too slow.
+    Raises `RequestError` when the last try fails, too.
+    """
+    for last in (False, True):
+        try:
+            return start()
+        except Exception as error:
+            undo()
+            if last:
+                raise RequestError(
+                    f"Ray did not start here: {' '.join(str(error).split())}. Nothing was run; "
+                    "try again when the machine is less busy (logs: /tmp/ray/session_latest/logs)"
+                ) from error
+    raise AssertionError("the last try returns or raises")

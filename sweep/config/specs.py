@@ -5,6 +5,7 @@ Everything is checked here, before the first run starts: `RequestError` names th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from sweep.errors import RequestError
 from sweep.grid import RunPoint
 from sweep.run.policy import check_policy
 from testbed.api import FleetSpec, LoadSpec, ServerProfile, TestbedSpec
+from testbed.factory import KINDS
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,20 @@ def check_point(point: RunPoint) -> None:
         check_policy(point)
     except RequestError:
         raise
-    except (KeyError, TypeError, ValueError, ServingError, ControllerError) as error:
+    except (
+        *(AttributeError, KeyError, TypeError, ValueError),
+        *(ServingError, ControllerError),
+    ) as error:
         what = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise RequestError(f"{point.run_id}: bad configuration: {what}") from error
 
 
 def testbed_kind(point: RunPoint) -> str:
     """Driver of the testbed: `local` or `docker`."""
-    return str(point.config["testbed"]["kind"])
+    kind = str(point.config["testbed"]["kind"])
+    if kind not in KINDS:
+        raise RequestError(f"testbed.kind={kind}: choose {' or '.join(KINDS)}")
+    return kind
 
 
 def duration_and_interval(point: RunPoint) -> tuple[float, float]:
@@ -71,14 +79,16 @@ def controller_config(point: RunPoint) -> ControllerConfig:
 def fleet_spec(point: RunPoint) -> FleetSpec:
     """The fleet of a run: errors are on but for the static error-off arm (paper, §3.3)."""
     fleet = point.config["fleet"]
+    if not fleet["profiles"]:
+        raise RequestError("fleet.profiles is empty: one profile at least is needed")
     error_off = point.policy == "static" and point.mode == "error_off"
     return FleetSpec(
         backends=point.scale,
         profiles=tuple(ServerProfile(**profile) for profile in fleet["profiles"]),
         error_mode="error_off" if error_off else "error_on",
         seed=point.seed,
-        workers=int(_positive(fleet["workers"], "fleet.workers")),
-        threads=int(_positive(fleet["threads"], "fleet.threads")),
+        workers=_count(fleet["workers"], "fleet.workers"),
+        threads=_count(fleet["threads"], "fleet.threads"),
     )
 
 
@@ -88,12 +98,20 @@ def load_spec(point: RunPoint) -> LoadSpec:
     duration, _ = duration_and_interval(point)
     if load["telemetry"] not in ("redis", "file"):
         raise RequestError(f"load.telemetry={load['telemetry']}: choose redis or file")
+    if load["profile"] not in ("steady", "ramp"):
+        raise RequestError(f"load.profile={load['profile']}: choose steady or ramp")
+    least, most = float(load["sleep_min_ms"]), float(load["sleep_max_ms"])
+    if not 0 <= least <= most < math.inf:
+        raise RequestError(
+            f"load.sleep_min_ms={least:g} and load.sleep_max_ms={most:g}: "
+            "the first must be 0 or more, the second not less than it"
+        )
     return LoadSpec(
         profile=load["profile"],
-        vus=int(_positive(load["vus_per_backend"], "load.vus_per_backend")) * point.scale,
+        vus=_count(load["vus_per_backend"], "load.vus_per_backend") * point.scale,
         duration_s=duration,
-        sleep_min_ms=float(load["sleep_min_ms"]),
-        sleep_max_ms=float(load["sleep_max_ms"]),
+        sleep_min_ms=least,
+        sleep_max_ms=most,
         seed=point.seed,
         telemetry=load["telemetry"],
         # Ramps are given as shares of the duration and rates per backend, so that one file fits
@@ -141,6 +159,12 @@ def serving_plan(point: RunPoint) -> ServingPlan:
 
 
 def _positive(value: Any, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise RequestError(f"{key}={value}: a number above 0 is needed")
     return float(value)
+
+
+def _count(value: Any, key: str) -> int:
+    if not _positive(value, key).is_integer():
+        raise RequestError(f"{key}={value}: a whole number is needed")
+    return int(value)

@@ -39,6 +39,9 @@ def make_policy(point: RunPoint, lease: Lease | None) -> Policy:
 def check_policy(point: RunPoint) -> None:
     """Raise `RequestError` when `make_policy` would, without a model server."""
     if point.needs_server:
+        prompt = point.config["prompt"]["system"]
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise RequestError(f"prompt.system={prompt}: the text of a system prompt is needed")
         llm_config(point, Lease(0, "http://127.0.0.1/v1", ""))
     else:
         make_policy(point, None)

@@ -140,13 +140,17 @@ class RunStore:
         return json.loads(self.run(run_id).summary.read_text(encoding="utf-8"))
 
     def read_failures(self) -> list[dict[str, Any]]:
-        """Records of `failures.jsonl`; a line cut by a crash is left out."""
-        if not self.failures.exists():
+        """Records of `failures.jsonl`; a line that is cut or is no such record is left out."""
+        try:
+            lines = self.failures.read_bytes().splitlines()
+        except OSError:
             return []
         records = []
-        for line in self.failures.read_text(encoding="utf-8").splitlines():
+        for line in lines:
             try:
-                records.append(json.loads(line))
-            except ValueError:
+                record = json.loads(line)
+                if all(isinstance(record[key], str) for key in ("run_id", "outcome", "reason")):
+                    records.append(record)
+            except (ValueError, KeyError, TypeError):
                 continue
         return records

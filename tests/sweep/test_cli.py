@@ -9,6 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sweep.__main__ import main as command_line
+from sweep.cluster.ray_session import _first_success
+from sweep.errors import RequestError
 from sweep.status import main as status_main
 from sweep.store.atomic import append_line, write_json, write_yaml
 from sweep.store.owner import Owner
@@ -71,6 +76,10 @@ def test_empty_glob():
 
 def test_unknown_key():
     assert "no_such_key" in refusal("no_such_key=1")
+
+
+def test_a_group_needs_an_option():
+    assert "name of one of its options" in refusal("controller=null")
 
 
 def test_no_backends():
@@ -145,3 +154,58 @@ def test_status_counts_done_running_failed_and_to_do(tmp_path, capsys):
     assert "d: redis" in out
     assert "b: too slow" in out
     assert "about 3 min 20 s left" in out
+
+
+def test_status_of_a_spoilt_store(tmp_path, capsys):
+    store = RunStore(tmp_path / "s")
+    store.create()
+    store.sweep_yaml.write_bytes(b"\xff\xfe not: [yaml")
+    summaries = {"a": "[]", "b": '{"valid": true}', "c": "{", "d": "null"}
+    for run_id, text in summaries.items():
+        store.run(run_id).root.mkdir()
+        store.run(run_id).summary.write_text(text)
+    store.run("e").root.mkdir()
+    store.failures.write_bytes(b'null\n[1]\n{"run_id": 5}\n\xff\n{"run_id": "f", "outc')
+    assert status_main([str(store.root)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("unreadable summary.json") == 5
+    assert store.read_failures() == []
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_before_the_first_run_is_one_line(monkeypatch, capsys):
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sweep.command.main", pressed)
+    with pytest.raises(SystemExit) as stopped:
+        command_line()
+    assert stopped.value.code == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Run the same command again" in line
+
+
+# --- Ray ------------------------------------------------------------------------------------------
+
+
+def test_ray_gets_a_second_try_on_a_busy_machine():
+    calls = []
+
+    def start() -> str:
+        calls.append("start")
+        if len(calls) == 1:
+            raise Exception("timed out")  # Ray's own class for it
+        return "ray"
+
+    assert _first_success(start, lambda: calls.append("undo")) == "ray"
+    assert calls == ["start", "undo", "start"]
+
+
+def test_ray_that_does_not_start_is_one_line():
+    def start() -> str:
+        raise Exception("timed out\nduring startup")
+
+    with pytest.raises(RequestError, match="Ray did not start here: timed out during startup"):
+        _first_success(start, lambda: None)

@@ -12,6 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from sweep.config.fingerprint import differences, fingerprint, identity
+from sweep.config.settings import sweep_settings
 from sweep.config.specs import check_point, fleet_spec, load_spec
 from sweep.errors import RequestError
 from sweep.grid import compose_grid
@@ -116,6 +117,10 @@ def test_the_same_point_twice_is_one_run():
     )
 
 
+def grid_of(*overrides):
+    return compose_grid([list(overrides)], composer)
+
+
 def point_of(*overrides):
     (point,) = compose_grid([list(overrides)], composer).points
     return point
@@ -191,3 +196,50 @@ def test_every_grid_point_of_the_paper_makes_specifications(paper_grid):
     assert {(p.model, p.mode) for p in off} == {("static", "error_off")}
     assert len(off) == 8
     assert {load_spec(p).vus for p in paper_grid.points} == {30, 50, 70, 90}
+
+
+# --- wrong values, told before anything is started --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("duration_s=inf", "duration_s=nan", "load.sleep_max_ms=nan", "seed=4294967295"),
+        *("load.profile=x", "load.vus_per_backend=1.5", "load.sleep_min_ms=100"),
+        *("fleet.threads=1.5", "fleet.profiles=[]", "testbed.kind=x", "testbed.programs=x"),
+        *("model.name=a/b", "model.modes=null"),
+    ],
+)
+def test_wrong_values_are_refused_with_their_key(override):
+    with pytest.raises(RequestError) as refused:
+        for point in grid_of("model=static", override).points:
+            check_point(point)
+    key = override.partition("=")[0]
+    assert key in str(refused.value) or override.endswith(("inf", "nan", "programs=x"))
+    assert "\n" not in str(refused.value)
+
+
+def test_an_llm_needs_a_system_prompt():
+    with pytest.raises(RequestError, match=r"prompt\.system"):
+        check_point(point_of("model=qwen3-4b", "mode=think", "prompt.system=null"))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("sweep.dir=null", "sweep.dir=''", "sweep.name=null", "sweep.name=[a]"),
+        *("sweep.dry_run=maybe", "sweep.dashboard=1", "sweep.testbeds=true"),
+        *("sweep.testbeds=0", "sweep.max_attempts=1.5", "sweep.min_free_disk_mib=x"),
+        *("sweep.min_rate_ratio=null", "sweep.max_load_cpu=-1", "sweep.run_timeout_s=0"),
+        *("sweep.run_timeout_s=nan", "+sweep.testbed=2"),
+    ],
+)
+def test_wrong_settings_of_a_sweep_are_refused_with_their_key(override):
+    with pytest.raises(RequestError, match=override.strip("+").partition("=")[0]):
+        sweep_settings(grid_of("model=static", override).points)
+
+
+def test_settings_of_a_sweep():
+    settings = sweep_settings(grid_of("model=static", "sweep.name=2024").points)
+    assert (settings.name, settings.dir) == ("2024", Path("outputs/2024"))
+    assert (settings.testbeds, settings.run_timeout_s, settings.dry_run) == (1, None, False)

@@ -102,8 +102,9 @@ def test_orphans_are_buried_once_and_live_ones_are_not_complete(store):
 
 
 def test_a_failure_line_cut_by_a_crash_is_left_out(store):
-    store.failures.write_text('{"run_id": "a"}\n{"run_id": "b", "rea')
-    assert store.read_failures() == [{"run_id": "a"}]
+    whole = {"run_id": "a", "outcome": "fatal", "reason": "why"}
+    store.failures.write_text(json.dumps(whole) + '\n{"run_id": "b", "rea')
+    assert store.read_failures() == [whole]
 
 
 def test_a_dotted_run_id_keeps_its_dots(store):
