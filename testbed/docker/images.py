@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Literal
 from docker.errors import ImageNotFound
 
 from testbed.docker.engine import Engine
-from testbed.docker.settings import DockerSettings, ImageSet
+from testbed.docker.settings import DockerSettings
 from testbed.errors import TestbedUnavailable
 
 Role = Literal["haproxy", "dataplane", "prometheus", "redis", "k6", "backend"]
@@ -80,17 +80,23 @@ def references(settings: DockerSettings) -> dict[str, str]:
 
 def how_to_get(reference: str) -> str:
     """The command that brings `reference` here."""
-    kind: ImageSet | None = None
     if reference.startswith("drainbench/testbed:"):
-        kind = "debian"
-    elif reference.startswith("drainbench/backend:"):
-        kind = "official"
-    if kind:
-        return (
-            f"python -m testbed build-image --set {kind} "
-            "(or --load FILE, saved on another node with --save FILE)"
-        )
+        return f"python -m testbed build-image {_OR_LOAD}"
+    if reference.startswith("drainbench/backend:") or reference in OFFICIAL.values():
+        return f"python -m testbed build-image --set official {_OR_LOAD}"
     return f"docker pull {reference}"
+
+
+_OR_LOAD = "(or --load FILE, saved on another node with --save FILE)"
+
+
+def missing_text(references: Sequence[str]) -> str:
+    """What is missing and how to get it, each command once."""
+    by_command: dict[str, list[str]] = {}
+    for name in references:
+        by_command.setdefault(how_to_get(name), []).append(name)
+    parts = (f"{', '.join(names)}: {command}" for command, names in by_command.items())
+    return "missing Docker images: " + "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -127,9 +133,9 @@ def resolve(engine: Engine, settings: DockerSettings) -> Images:
         try:
             found[name] = engine.api.inspect_image(name)
         except ImageNotFound:
-            missing.append(f"{name}: {how_to_get(name)}")
+            missing.append(name)
     if missing:
-        raise TestbedUnavailable("missing Docker images: " + "; ".join(missing))
+        raise TestbedUnavailable(missing_text(missing))
     return Images(
         names,
         {role: found[name]["Id"] for role, name in names.items()},

@@ -214,10 +214,15 @@ def test_other_references_replace_ours() -> None:
         images.references(DockerSettings(image_names={"cache": "x"}))
 
 
-def test_every_missing_image_says_how_to_get_it() -> None:
-    assert "build-image --set debian" in images.how_to_get(images.debian_image())
-    assert "build-image --set official" in images.how_to_get(images.backend_image())
-    assert images.how_to_get("prom/prometheus:v3.8.1") == "docker pull prom/prometheus:v3.8.1"
+def test_missing_images_are_named_with_one_command_each() -> None:
+    ours, mine = images.debian_image(), images.backend_image()
+    assert images.how_to_get(ours).startswith("python -m testbed build-image (or --load FILE")
+    text = images.missing_text(["prom/prometheus:v3.8.1", mine, "other/k6:1"])
+    assert text.startswith(
+        f"missing Docker images: prom/prometheus:v3.8.1, {mine}: "
+        "python -m testbed build-image --set official (or --load FILE"
+    )
+    assert text.endswith("; other/k6:1: docker pull other/k6:1")
 
 
 def test_the_images_lock_is_the_projects() -> None:
