@@ -110,10 +110,7 @@ def _run(
     try:
         store.create()
     except OSError as error:
-        raise StorageError(
-            f"the run store {store.root} can't be written: {error.strerror or error}. "
-            "Choose another place with sweep.dir=…"
-        ) from error
+        raise _unwritable(store, error) from error
     with StoreLock(store.lock):
         book = AttemptBook(store)
         book.require_free_disk(settings.min_free_disk_mib)
@@ -124,6 +121,13 @@ def _run(
             console.print(f"[yellow]removed what a dead sweep left:[/] {name}", highlight=False)
         _record_invocation(store, grid)
         return _drive(plan, book, settings, expected_s, console)
+
+
+def _unwritable(store: RunStore, error: OSError) -> StorageError:
+    return StorageError(
+        f"the run store {store.root} can't be written: {error.strerror or error}. "
+        "Choose another place with sweep.dir=…"
+    )
 
 
 def _drive(
@@ -202,7 +206,10 @@ def _record_invocation(store: RunStore, grid: Grid) -> None:
             "runs": [point.run_id for point in grid.points],
         }
     )
-    write_yaml(store.sweep_yaml, {"schema_version": 1, "invocations": invocations})
+    try:
+        write_yaml(store.sweep_yaml, {"schema_version": 1, "invocations": invocations})
+    except OSError as error:
+        raise _unwritable(store, error) from error
 
 
 def _axes(points: Sequence[RunPoint]) -> dict[str, list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -47,9 +48,11 @@ class StoreLock:
                 f"another sweep is running on {self._path.parent} ({_describe(holder)}): "
                 "wait for it, stop it, or choose another sweep.name"
             ) from error
-        os.ftruncate(fd, 0)
-        os.write(fd, json.dumps(Owner.current().to_dict()).encode())
         self._fd = fd
+        # On a full disk the lock holds all the same, and the sweep tells how much room is needed.
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.write(fd, json.dumps(Owner.current().to_dict()).encode())
 
     def release(self) -> None:
         """Give the lock back; idempotent."""

@@ -120,6 +120,12 @@ def test_too_little_disk(tmp_path):
     assert "MiB are free" in line
 
 
+def test_a_store_whose_record_can_not_be_written(tmp_path):
+    (tmp_path / "s" / "sweep.yaml").mkdir(parents=True)
+    line = refusal("model=static", f"sweep.dir={tmp_path}/s", "sweep.min_free_disk_mib=0")
+    assert "can't be written" in line
+
+
 # --- status ---------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -156,3 +157,13 @@ def test_an_owner_is_told_from_a_later_process_with_its_pid():
     assert Owner("another-host", 1, 0.0).alive() is None
     assert Owner.from_dict({"pid": "x"}) is None
     assert Owner.from_dict(json.loads(json.dumps(me.to_dict()))) == me
+
+
+def test_the_lock_holds_on_a_full_disk(store, monkeypatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sweep.store.lock.os.write", full)
+    with StoreLock(store.lock):
+        assert held(store.lock)
+    assert not held(store.lock)
