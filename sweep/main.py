@@ -153,11 +153,18 @@ def _drive(
         view = View(
             console, len(plan.todo) + done, done, expected_s=expected_s, testbeds=options.testbeds
         )
-        runner = Runner(plan, book, options, view)
+        runner = Runner(plan, book, options, view, session.alive)
         try:
             failed = runner.run()
         finally:
             view.close()
+    if runner.ray_died:
+        console.print(
+            "Ray died (killed, or out of memory?). Run the same command again to complete "
+            "what is missing.",
+            highlight=False,
+            soft_wrap=True,
+        )
     return _closing_words(plan, book.store, failed, runner.interrupted, console)
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+import psutil
+
 from sweep.cluster.guard import Guard
 from sweep.errors import RequestError
 
@@ -25,6 +27,12 @@ class RaySession:
     """A started Ray."""
 
     dashboard_url: str | None
+    servants: tuple[psutil.Process, ...] = ()
+    """Ray's raylet and GCS server, without which nothing is ever started again."""
+
+    def alive(self) -> bool:
+        """Whether they still run. Ray itself would wait for new ones for ever."""
+        return all(_runs(process) for process in self.servants)
 
 
 @contextmanager
@@ -61,9 +69,28 @@ def _started(dashboard: bool) -> Iterator[RaySession]:
             ray.shutdown,
         )
         url = context.dashboard_url
-        yield RaySession(f"http://{url}" if url else None)
+        yield RaySession(f"http://{url}" if url else None, _servants())
     finally:
         ray.shutdown()
+
+
+def _servants() -> tuple[psutil.Process, ...]:
+    children = psutil.Process().children()
+    return tuple(c for c in children if _name(c) in ("raylet", "gcs_server"))
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _first_success(start: Callable[[], _Started], undo: Callable[[], object]) -> _Started:

@@ -80,7 +80,9 @@ class Runner:
     book: AttemptBook
     options: Options
     view: View
+    ray_alive: Callable[[], bool] = lambda: True
     interrupted: bool = field(default=False, init=False)
+    ray_died: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._points = {point.run_id: point for point in self.plan.todo}
@@ -134,6 +136,9 @@ class Runner:
             if stop_by is not None and (self._signals > 1 or time.monotonic() > stop_by):
                 return
             self._events.extend(self._wait(0.25))
+            if not self.ray_alive():
+                self.ray_died = True
+                return
             self._enforce_limits()
             self._poll_progress()
 

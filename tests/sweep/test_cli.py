@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweep.__main__ import main as command_line
-from sweep.cluster.ray_session import _first_success
+from sweep.cluster.ray_session import RaySession, _first_success
 from sweep.errors import RequestError
 from sweep.status import main as status_main
 from sweep.store.atomic import append_line, write_json, write_yaml
@@ -215,3 +217,16 @@ def test_ray_that_does_not_start_is_one_line():
 
     with pytest.raises(RequestError, match="Ray did not start here: timed out during startup"):
         _first_success(start, lambda: None)
+
+
+def test_a_session_whose_ray_died_is_not_alive():
+    servant = subprocess.Popen(["sleep", "60"])
+    session = RaySession(None, (psutil.Process(servant.pid),))
+    assert session.alive()
+    servant.kill()  # not waited for: a zombie is dead, too
+    deadline = time.monotonic() + 30
+    while session.alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not session.alive()
+    servant.wait()
+    assert not session.alive()
