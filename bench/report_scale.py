@@ -225,6 +225,8 @@ def _measure_all(store: Path, target: Path | None) -> int:
     }
     for what, good in checks.items():
         print(f"{'ok    ' if good else 'MISSED'} {what}")
+    if requests < 100e6:
+        print("at less than the paper's size fixed costs (imports, resampling) weigh more")
     if target is not None:
         found = [
             {k: v for k, v in asdict(m).items() if k != "output"} for m in (ours, duckdb, raw, best)

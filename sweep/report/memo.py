@@ -19,7 +19,11 @@ from sweep.metrics.intervals import Interval
 from sweep.store.atomic import write_text
 
 FILE = "report_cache.json"
-VERSION = 1
+VERSION = [1, intervals.RESAMPLES, intervals.BOOTSTRAP_SEED]
+"""Entries that were computed otherwise are forgotten."""
+
+MOST_ENTRIES = 5_000
+"""Above this only what the present report needs is kept."""
 
 
 class Intervals:
@@ -29,6 +33,7 @@ class Intervals:
         """`path` is the file to remember them in; None: only in memory."""
         self._path = path
         self._known: dict[str, list[Any]] = {}
+        self._used: set[str] = set()
         self._new = False
         if path is not None:
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -60,6 +65,7 @@ class Intervals:
     def remember(self, name: str, key: Any, make: Callable[[], Any]) -> Any:
         """Result of `make` (JSON), remembered under a name and a key (JSON)."""
         digest = _digest(name, [key])
+        self._used.add(digest)
         if digest not in self._known:
             self._known[digest], self._new = make(), True
         return self._known[digest]
@@ -68,12 +74,16 @@ class Intervals:
         """Write what is new; a store that can't be written is left as it is."""
         if self._path is None or not self._new:
             return
+        kept = self._known
+        if len(kept) > MOST_ENTRIES:
+            kept = {k: v for k, v in kept.items() if k in self._used}
         with suppress(OSError):
-            text = json.dumps({"version": VERSION, "intervals": self._known}, allow_nan=False)
+            text = json.dumps({"version": VERSION, "intervals": kept}, allow_nan=False)
             write_text(self._path, text)
 
     def _get(self, name: str, *arguments: Any) -> Interval:
         digest = _digest(name, arguments)
+        self._used.add(digest)
         if digest not in self._known:
             function = getattr(intervals, name)
             self._known[digest], self._new = list(astuple(function(*arguments))), True

@@ -6,7 +6,7 @@ import warnings
 import pytest
 from PIL import Image
 
-from sweep.report.figures import coverage, over_time, pareto
+from sweep.report.figures import coverage, over_time, pareto, registry
 from sweep.report.figures.labels import _overlap
 from sweep.report.figures.pareto import Point, frontier
 from sweep.report.figures.registry import FIGURES, drawn, save, telling_run
@@ -19,6 +19,12 @@ from tests.synthetic.run import STATIC, SyntheticRun
 from tests.synthetic.write import write_store
 
 
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch):
+    """PNGs of few pixels take little time."""
+    monkeypatch.setattr(registry, "DPI", 60)
+
+
 def test_all_figures_of_the_papers_sweep_are_drawn_as_svg_and_png(paper_context, tmp_path):
     names = []
     for name, caption, figure in drawn(paper_context):
@@ -27,7 +33,7 @@ def test_all_figures_of_the_papers_sweep_are_drawn_as_svg_and_png(paper_context,
         svg, png = save(figure, tmp_path, name)
         assert svg.read_text().startswith("<?xml")
         with Image.open(png) as image:
-            assert min(image.size) > 300
+            assert min(image.size) > 150
             assert len(image.convert("L").getcolors(65_536)) > 10
     assert names == [*FIGURES, "timeline"]
 
