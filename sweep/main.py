@@ -44,13 +44,7 @@ def run_jobs(
         check_point(point)
     settings = sweep_settings(grid.points)
     store = RunStore(settings.dir)
-    plan = make_plan(
-        grid.points,
-        _complete(store),
-        on_mismatch=settings.on_mismatch,
-        start_at=settings.start_at,
-        stored_config=lambda run_id: _stored_config(store, run_id),
-    )
+    plan = _plan(grid, store, settings)
     expected_s = expected_time_s(plan, testbeds=settings.testbeds)
     print_plan(
         Console(),
@@ -63,6 +57,16 @@ def run_jobs(
     if settings.dry_run or not plan.todo:
         return 0
     return _run(plan, store, settings, grid, expected_s, console)
+
+
+def _plan(grid: Grid, store: RunStore, settings: SweepSettings) -> Plan:
+    return make_plan(
+        grid.points,
+        _complete(store),
+        on_mismatch=settings.on_mismatch,
+        start_at=settings.start_at,
+        stored_config=lambda run_id: _stored_config(store, run_id),
+    )
 
 
 def _compose(
@@ -119,6 +123,10 @@ def _run(
             console.print(f"[yellow]left by a dead sweep:[/] attempts/{name}", highlight=False)
         for name in clear_leftovers({testbed_kind(point) for point in plan.todo}):
             console.print(f"[yellow]removed what a dead sweep left:[/] {name}", highlight=False)
+        # Another sweep may have completed runs since the plan was shown; nobody can from here on.
+        plan = _plan(grid, store, settings)
+        if not plan.todo:
+            return 0
         _record_invocation(store, grid)
         return _drive(plan, book, settings, expected_s, console)
 
@@ -184,13 +192,15 @@ def _closing_words(
         attempts = [a for a in store.all_attempts() if a.run_id == run_id]
         where = f" (logs: {attempts[-1].paths.logs})" if attempts else ""
         console.print(f"failed: {run_id}: {reason}{where}", highlight=False, soft_wrap=True)
+    left = len(missing) - len(failed.keys() & set(missing))
     console.print(
-        f"{len(plan.todo) - len(missing)} runs completed, {len(failed)} failed. "
+        f"{len(plan.todo) - len(missing)} runs completed, {len(failed)} failed"
+        f"{f', {left} not made' if left else ''}. "
         f"Tables: python -m sweep.report {store.root}",
         highlight=False,
         soft_wrap=True,
     )
-    return 1 if missing else 0
+    return 1 if missing or failed else 0
 
 
 def _record_invocation(store: RunStore, grid: Grid) -> None:

@@ -72,7 +72,7 @@ def make_plan(
             replaced.append(point)
             todo.append(point)
     if replaced and on_mismatch == "refuse":
-        raise Mismatch(_mismatch_message(replaced, stored_config))
+        raise Mismatch(_mismatch_message(replaced, complete, stored_config))
     return Plan(tuple(todo), tuple(done), tuple(replaced), tuple(kept), tuple(before))
 
 
@@ -95,9 +95,16 @@ def expected_time_s(
 
 
 def _mismatch_message(
-    replaced: Sequence[RunPoint], stored_config: Callable[[str], Mapping[str, Any]]
+    replaced: Sequence[RunPoint],
+    complete: Mapping[str, str | None],
+    stored_config: Callable[[str], Mapping[str, Any]],
 ) -> str:
     point = replaced[0]
+    if complete[point.run_id] is None:
+        return (
+            f"the summary of {point.run_id} in the run store can't be read. "
+            "sweep.on_mismatch=rerun sets the run aside and makes it again; =keep leaves it"
+        )
     keys = differences(stored_config(point.run_id), point.config)
     what = "; ".join(keys[:6]) + (f"; and {len(keys) - 6} more" if len(keys) > 6 else "")
     others = f" (and {len(replaced) - 1} more runs)" if len(replaced) > 1 else ""

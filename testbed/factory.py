@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import psutil
+
 from testbed import programs
 from testbed.api import Testbed, TestbedSpec
 from testbed.errors import TestbedUnavailable
+
+BACKEND_PROCESS_MIB = 30
+"""Memory of one gunicorn process of a backend that is not shared with the others."""
 
 KINDS = ("local", "docker")
 """Names of the drivers."""
@@ -47,6 +52,13 @@ def check(kind: str, spec: TestbedSpec) -> list[str]:
     if not 0 <= spec.load.sleep_min_ms <= spec.load.sleep_max_ms:
         problems.append("the load's sleep must have 0 <= sleep_min_ms <= sleep_max_ms")
     if kind == "local":
+        needed_mib = spec.fleet.backends * (1 + spec.fleet.workers) * BACKEND_PROCESS_MIB
+        free_mib = psutil.virtual_memory().available // 2**20
+        if needed_mib > free_mib:
+            problems.append(
+                f"a fleet of {spec.fleet.backends} backends takes some {needed_mib} MiB of memory,"
+                f" and {free_mib} MiB are free"
+            )
         return problems + programs.missing(configured=spec.programs, telemetry=spec.load.telemetry)
     if kind == "docker":
         from testbed.docker.preflight import problems_of

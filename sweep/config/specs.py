@@ -100,6 +100,11 @@ def load_spec(point: RunPoint) -> LoadSpec:
         raise RequestError(f"load.telemetry={load['telemetry']}: choose redis or file")
     if load["profile"] not in ("steady", "ramp"):
         raise RequestError(f"load.profile={load['profile']}: choose steady or ramp")
+    stages = load.get("stages") or ()
+    if load["profile"] == "ramp" and not math.isclose(sum(share for share, _ in stages), 1.0):
+        raise RequestError(
+            "load.stages: a ramp needs [share of the duration, rate] pairs whose shares add up to 1"
+        )
     least, most = float(load["sleep_min_ms"]), float(load["sleep_max_ms"])
     if not 0 <= least <= most < math.inf:
         raise RequestError(
@@ -117,8 +122,7 @@ def load_spec(point: RunPoint) -> LoadSpec:
         # Ramps are given as shares of the duration and rates per backend, so that one file fits
         # every duration and fleet.
         stages=tuple(
-            (float(share) * duration, float(rate) * point.scale)
-            for share, rate in load.get("stages") or ()
+            (float(share) * duration, float(rate) * point.scale) for share, rate in stages
         ),
         start_rate_rps=float(load.get("start_rate_rps_per_backend") or 0.0) * point.scale,
         request_timeout_s=_positive(load["request_timeout_s"], "load.request_timeout_s"),

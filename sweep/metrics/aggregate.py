@@ -76,7 +76,14 @@ def compute(
         steps, states = steps_frame(records), states_frame(records)
         if not steps.height:
             problems.append(f"{paths.steps.name}: no steps")
-    except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        pl.exceptions.PolarsError,
+    ) as error:
         problems.append(f"{paths.steps.name}: unexpected shape: {_one_line(error)}")
         steps = states = None
     except Unusable as error:
@@ -113,10 +120,17 @@ def _ground_truth(paths: RunPaths, summary: Mapping[str, Any]) -> GroundTruth:
     def read(path: Path) -> pl.DataFrame:
         return pl.read_parquet(path, columns=["ts_us", "slot", "http_5xx_total"], glob=False)
 
-    expected = (summary.get("ground_truth") or {}).get("expected")
-    if expected is None:
-        expected = expected_faulty(int(summary["point"]["scale"]), summary["error_mode"])
-    return ground_truth(_read_parquet(paths.counters, read), int(expected))
+    try:
+        expected = (summary.get("ground_truth") or {}).get("expected")
+        if expected is None:
+            expected = expected_faulty(int(summary["point"]["scale"]), summary["error_mode"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unusable(f"summary.json: {type(error).__name__} {_one_line(error)}") from error
+    counters = _read_parquet(paths.counters, read)
+    try:
+        return ground_truth(counters, int(expected))
+    except (TypeError, ValueError) as error:
+        raise Unusable(f"{paths.counters.name}: {_one_line(error)}") from error
 
 
 def _read_parquet(path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:

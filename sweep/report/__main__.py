@@ -1,7 +1,7 @@
 """`python -m sweep.report DIR`: the tables and figures of a run store.
 
 Exit codes: 0 the report was made, whatever had to be left out of it (it says what); 2 there is
-nothing to report on, or the request is wrong.
+nothing to report on, or the request is wrong; 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ReportError as error:
         print(f"drainbench: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

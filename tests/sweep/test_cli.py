@@ -230,3 +230,8 @@ def test_a_session_whose_ray_died_is_not_alive():
     assert not session.alive()
     servant.wait()
     assert not session.alive()
+
+
+def test_a_fleet_that_does_not_fit_into_memory(tmp_path):
+    line = refusal("model=static", "scale=100000", f"sweep.dir={tmp_path}/s")
+    assert "a fleet of 100000 backends takes some" in line

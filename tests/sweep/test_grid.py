@@ -243,3 +243,10 @@ def test_settings_of_a_sweep():
     settings = sweep_settings(grid_of("model=static", "sweep.name=2024").points)
     assert (settings.name, settings.dir) == ("2024", Path("outputs/2024"))
     assert (settings.testbeds, settings.run_timeout_s, settings.dry_run) == (1, None, False)
+
+
+@pytest.mark.parametrize("stages", ["null", "[]", "[[0.5,100]]"])
+def test_a_ramp_needs_stages_that_fill_the_run(stages):
+    point = point_of("model=static", "mode=error_on", "load=ramp", f"load.stages={stages}")
+    with pytest.raises(RequestError, match=r"load\.stages"):
+        check_point(point)

@@ -49,7 +49,7 @@ def test_another_fingerprint_is_refused_with_the_differing_keys():
 
 def test_an_unreadable_summary_counts_as_a_mismatch():
     new = point("static")
-    with pytest.raises(Mismatch):
+    with pytest.raises(Mismatch, match=r"summary of static-m_leastconn_n3_s42 .* can't be read"):
         make_plan([new], {new.run_id: None})
 
 

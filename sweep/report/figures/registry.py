@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
+import polars as pl
 from matplotlib.figure import Figure
 
+from sweep.report.errors import ReportError
 from sweep.report.figures import (
     cost,
     coverage,
@@ -19,7 +21,7 @@ from sweep.report.figures import (
     threshold,
     timeline,
 )
-from sweep.report.figures.style import styled
+from sweep.report.figures.style import empty, styled
 from sweep.report.load import Loaded
 from sweep.report.steps import read_steps
 from sweep.report.tables.context import Context
@@ -44,11 +46,11 @@ def drawn(context: Context, run_id: str | None = None) -> Iterator[tuple[str, st
             yield name, module.CAPTION, module.draw(context)
         chosen = run_id or telling_run(context)
         if chosen is not None:
-            yield (
-                "timeline",
-                timeline.CAPTION.format(run_id=chosen),
-                run_timeline(context.loaded, chosen),
-            )
+            try:
+                figure = run_timeline(context.loaded, chosen)
+            except (ReportError, OSError, pl.exceptions.PolarsError) as error:
+                figure = empty(f"No timeline of {chosen}: {str(error).splitlines()[0]}")
+            yield "timeline", timeline.CAPTION.format(run_id=chosen), figure
 
 
 def telling_run(context: Context) -> str | None:

@@ -141,6 +141,24 @@ def no_counters(folder):
     (folder / "counters.parquet").unlink()
 
 
+def null_counters(folder):
+    path = folder / "counters.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(http_5xx_total=pl.lit(None, pl.Int64)).write_parquet(path)
+
+
+def null_durations(folder):
+    path = folder / "requests.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(duration_us=pl.lit(None, pl.Int32)).write_parquet(path)
+
+
+def negative_durations(folder):
+    path = folder / "requests.parquet"
+    frame = pl.read_parquet(path)
+    frame.with_columns(duration_us=pl.lit(-1, pl.Int32)).write_parquet(path)
+
+
 CLIENT, DECISIONS, STEPS = "requests", "f1", "steps"
 
 
@@ -153,6 +171,9 @@ CLIENT, DECISIONS, STEPS = "requests", "f1", "steps"
         (cut_steps, "steps.jsonl: unreadable", [DECISIONS, STEPS], [CLIENT]),
         (other_steps, "steps.jsonl: unexpected shape", [DECISIONS, STEPS], [CLIENT]),
         (no_counters, "counters.parquet: missing", [DECISIONS], [CLIENT, STEPS]),
+        (null_counters, "counters.parquet: ", [DECISIONS], [CLIENT, STEPS]),
+        (null_durations, "requests.parquet: ", [CLIENT], [DECISIONS, STEPS]),
+        (negative_durations, "requests.parquet: ", [CLIENT], [DECISIONS, STEPS]),
     ],
 )
 def test_a_bad_file_is_named_and_costs_only_what_needs_it(

@@ -148,6 +148,15 @@ def test_a_store_with_nothing_to_draw_says_so(tmp_path):
     assert texts == ["No run has a reduction: there is no matched static error-on run."]
 
 
+def test_a_timeline_that_can_not_be_drawn_says_why(demo_store):
+    context = Context(load(RunStore(demo_store)), Intervals())
+    run_id = telling_run(context)
+    (demo_store / "runs" / run_id / "counters.parquet").unlink()
+    figures = {name: figure for name, _, figure in drawn(context)}
+    (text,) = figures["timeline"].axes[0].texts
+    assert text.get_text().startswith(f"No timeline of {run_id}: ")
+
+
 def test_the_layout_of_small_stores_does_not_collapse(demo_store, tmp_path):
     context = Context(load(RunStore(demo_store)), Intervals())
     with warnings.catch_warnings():
