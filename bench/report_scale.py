@@ -181,7 +181,7 @@ def main() -> int:
     if args.query:
         {"ours": queries_ours, "duckdb": queries_duckdb}[args.query](args.store)
         return 0
-    store = args.store or Path(tempfile.mkdtemp(prefix="report-scale-")) / "store"
+    store = args.store or Path(tempfile.mkdtemp(prefix="report-scale-"))
     made = not (store / "runs").is_dir()
     try:
         if made:
