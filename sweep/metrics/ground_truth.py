@@ -30,8 +30,9 @@ def ground_truth(counters: pl.DataFrame, expected: int) -> GroundTruth:
     """
     last: dict[str, tuple[int, int]] = {}
     # A walk over a few thousand rows costs less than a query over them.
-    for slot, *sample in counters.select("slot", "ts_us", "http_5xx_total").rows():
-        last[slot] = max(last.get(slot, (0, 0)), tuple(sample))
+    columns = (counters[name].to_list() for name in ("slot", "ts_us", "http_5xx_total"))
+    for slot, ts_us, total in zip(*columns, strict=True):
+        last[slot] = max(last.get(slot, (0, 0)), (ts_us, total))
     faulty = frozenset(slot for slot, (_, total) in last.items() if total > 0)
     return GroundTruth(faulty, tuple(sorted(last)), expected)
 

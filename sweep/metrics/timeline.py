@@ -32,7 +32,8 @@ def per_server(states: pl.DataFrame) -> pl.DataFrame:
     drained: dict[str, bool] = {}
     changes: dict[str, int] = {}
     # A walk, not an expression: a few dozen rows cost less than planning a query over them.
-    for time_s, server, state in states.select("time_s", "server", "drained").rows():
+    columns = (states[name] for name in ("time_s", "server", "drained"))
+    for time_s, server, state in zip(*columns, strict=True):
         changes[server] = changes.get(server, 0) + (state != drained.get(server, False))
         drained[server] = state
         if state:
