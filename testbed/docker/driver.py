@@ -25,7 +25,7 @@ from testbed.load.sources import FileSource, RedisSource, TelemetrySource
 
 _log = logging.getLogger(__name__)
 
-_WATCH_EVERY_S = 0.5
+_WATCH_EVERY_S = 1.0
 """Each look costs the engine CPU time that the fleet needs."""
 
 _LOGGED_CONFIGS = ("haproxy/haproxy.cfg", "prometheus/prometheus.yml")
