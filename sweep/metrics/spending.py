@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 import polars as pl
 
@@ -43,7 +45,8 @@ def completion_per_step(steps: pl.DataFrame) -> list[int]:
 
 def cadence_s(steps: pl.DataFrame) -> float | None:
     """Median wall-clock time between the starts of consecutive steps; None below two steps."""
-    return steps["started_s"].diff().drop_nulls().median()  # type: ignore[return-value]
+    between = [later - earlier for earlier, later in pairwise(steps["started_s"])]
+    return median(between) if between else None
 
 
 def over_budget(cadence: float | None, interval_s: float) -> bool | None:
