@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sweep.report.cells import Table
-from sweep.report.tables import latency, localization, overview, reasoning
+from sweep.report.tables import latency, localization, policies, reasoning, runs, scaling
 from sweep.report.tables.context import Context
 
 RUN_TABLES: Mapping[str, Callable[[Context], Table]] = {
-    "runs-client": overview.runs_client,
-    "runs-decisions": overview.runs_decisions,
-    "runs-latency": overview.runs_latency,
-    "runs-cost": overview.runs_cost,
+    "runs-client": runs.runs_client,
+    "runs-decisions": runs.runs_decisions,
+    "runs-latency": runs.runs_latency,
+    "runs-cost": runs.runs_cost,
 }
 MODEL_TABLES: Mapping[str, Callable[[Context], Table]] = {
-    "models-outcome": overview.models_outcome,
-    "models-behaviour": overview.models_behaviour,
-    "models-cost": overview.models_cost,
+    "models-outcome": policies.models_outcome,
+    "models-behaviour": policies.models_behaviour,
+    "models-cost": policies.models_cost,
 }
 PAPER_TABLES: Mapping[str, Callable[[Context], Table]] = {
     "5": localization.table5,
@@ -25,10 +25,10 @@ PAPER_TABLES: Mapping[str, Callable[[Context], Table]] = {
     "7": localization.table7,
     "8": latency.table8,
     "9": latency.table9,
-    "10": localization.table10,
-    "11": localization.table11,
-    "12": localization.table12,
-    "13": localization.table13,
+    "10": scaling.table10,
+    "11": scaling.table11,
+    "12": scaling.table12,
+    "13": scaling.table13,
     "14": reasoning.table14,
     "pooled": reasoning.headlines,
 }
