@@ -25,6 +25,10 @@ class TestbedWorker:
     __test__ = False
 
     def __init__(self) -> None:
+        from sweep.metrics import intervals
+
+        # Two seconds of imports, better spent here than between a run's load and its summary.
+        intervals.preload()
         self._lock = threading.Lock()
         self._control: Any = None
 
