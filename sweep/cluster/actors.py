@@ -6,6 +6,7 @@ concurrency group of their own, so that they can be watched and interrupted whil
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 from dataclasses import asdict
@@ -24,11 +25,16 @@ class TestbedWorker:
 
     __test__ = False
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str, asks_models: bool) -> None:
+        """`kind`: driver of the testbeds to come; `asks_models`: whether any run has a model."""
+        import sweep.run.attempt  # noqa: F401
         from sweep.metrics import intervals
 
-        # Two seconds of imports, better spent here than between a run's load and its summary.
+        # Seconds of imports, better spent here than within a run's time.
         intervals.preload()
+        importlib.import_module(f"testbed.{kind}.driver")
+        if asks_models:
+            importlib.import_module("controller.policies.endpoint")
         self._lock = threading.Lock()
         self._control: Any = None
 

@@ -21,7 +21,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from serving.errors import EndpointUnreachable, NoRoomOnGpu, ServerDied, StartTimeout
 from sweep.cluster.actors import ModelServer, TestbedWorker
 from sweep.cluster.messages import Lease, Progress, Report, Task
-from sweep.config.specs import duration_and_interval, serving_plan
+from sweep.config.specs import duration_and_interval, serving_plan, testbed_kind
 from sweep.errors import StorageError
 from sweep.grid import RunPoint
 from sweep.plan import Plan
@@ -178,9 +178,10 @@ class Runner:
 
     def _new_worker(self, testbed: int) -> Any:
         self._generations[testbed] += 1
-        return TestbedWorker.options(
-            name=f"testbed-{testbed}.{self._generations[testbed]}"
-        ).remote()
+        return TestbedWorker.options(name=f"testbed-{testbed}.{self._generations[testbed]}").remote(
+            testbed_kind(self.plan.todo[0]),
+            any(point.needs_server for point in self.plan.todo),
+        )
 
     def _testbed_ready(self, ref: Any, testbed: int) -> Event:
         ray.get(ref)
