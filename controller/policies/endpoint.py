@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -118,6 +119,18 @@ class Endpoint:
             return None, None, f"{type(failure).__name__}: {str(failure)[:200]}", True
         finally:
             self._task = None
+
+
+def preload() -> None:
+    """Import what a first request needs (half a second), so that no run waits for it.
+
+    The client imports most of itself when it is used, so it is: on a port where nobody listens.
+    """
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        endpoint = Endpoint(f"http://127.0.0.1:{nobody.getsockname()[1]}", "")
+        endpoint.complete({"model": "none", "messages": []}, deadline_s=5.0)
+        endpoint.close()
 
 
 def _judge(status: int, message: str) -> tuple[str, bool]:

@@ -27,14 +27,21 @@ class TestbedWorker:
 
     def __init__(self, kind: str, asks_models: bool) -> None:
         """`kind`: driver of the testbeds to come; `asks_models`: whether any run has a model."""
+        # Seconds of imports, better spent here than within a run's time.
+        import httpx
+
+        import sweep.metrics.aggregate
         import sweep.run.attempt  # noqa: F401
         from sweep.metrics import intervals
 
-        # Seconds of imports, better spent here than within a run's time.
         intervals.preload()
         importlib.import_module(f"testbed.{kind}.driver")
+        # Most of httpx is imported when a first client is made.
+        httpx.Client(trust_env=False).close()
         if asks_models:
-            importlib.import_module("controller.policies.endpoint")
+            from controller.policies import endpoint
+
+            endpoint.preload()
         self._lock = threading.Lock()
         self._control: Any = None
 
