@@ -65,17 +65,19 @@ def backend_image() -> str:
 
 
 def references(settings: DockerSettings) -> dict[str, str]:
-    """Image reference by role."""
+    """Image reference by role. The Data Plane API's is HAProxy's unless it is named itself."""
     if settings.images == "debian":
         names = dict.fromkeys(ROLES, debian_image())
     else:
-        names = {**OFFICIAL, "dataplane": OFFICIAL["haproxy"], "backend": backend_image()}
-    unknown = settings.image_names.keys() - names.keys()
+        names = {**OFFICIAL, "backend": backend_image()}
+    unknown = settings.image_names.keys() - set(ROLES)
     if unknown:
         raise TestbedUnavailable(
             f"testbed.image_names: {', '.join(sorted(unknown))} is not one of {', '.join(ROLES)}"
         )
-    return {**names, **settings.image_names}
+    names |= settings.image_names
+    names["dataplane"] = settings.image_names.get("dataplane", names["haproxy"])
+    return names
 
 
 def how_to_get(reference: str) -> str:
@@ -110,10 +112,9 @@ class Images:
     @property
     def dataplane(self) -> bool:
         """Whether HAProxy's image has the Data Plane API inside."""
-        name = self.references["dataplane"]
-        return name.startswith("haproxytech/") or bool(
-            self.labels["dataplane"].get(DATAPLANE_LABEL)
-        )
+        # The vendor's images have it; a mirror puts its own host before the name.
+        vendors = "haproxytech" in self.references["dataplane"].split("/")
+        return vendors or bool(self.labels["dataplane"].get(DATAPLANE_LABEL))
 
     @property
     def prometheus_version(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network
+from math import inf
 from typing import Any, Literal, get_args
 
 from testbed.errors import TestbedError
@@ -30,7 +31,7 @@ class DockerSettings:
     images: ImageSet = "debian"
     """`debian`: one image with everything (see `build`); `official`: the vendors' pinned tags."""
     image_names: Mapping[str, str] = field(default_factory=dict)
-    """Other image references by role (`haproxy`, `prometheus`, `redis`, `k6`, `backend`)."""
+    """Other image references by role; the Data Plane API is looked for in HAProxy's image."""
     subnet_pool: str = "10.213.0.0/16"
     """Private range that the testbeds' small subnets are taken from."""
     cpusets: bool = True
@@ -57,8 +58,16 @@ class DockerSettings:
                 raise ValueError(
                     f"testbed.{key}={getattr(self, key)}: one of {', '.join(get_args(kind))}"
                 )
+        if not isinstance(self.cpusets, bool):
+            raise ValueError(f"testbed.cpusets={self.cpusets}: true or false")
+        for key, least in (("log_max_mib", 1), ("least_free_disk_mib", 0)):
+            if not _is_whole(value := getattr(self, key)) or value < least:
+                raise ValueError(f"testbed.{key}={value}: whole MiB, {least} at least")
+        timeout_s = self.engine_timeout_s
+        if not (_is_whole(timeout_s) or isinstance(timeout_s, float)) or not 1 <= timeout_s < inf:
+            raise ValueError(f"testbed.engine_timeout_s={timeout_s}: a number, 1 s at least")
         for role, mib in self.memory_mib.items():
-            if role not in MEMORY_MIB or isinstance(mib, bool) or not mib >= 8:
+            if role not in MEMORY_MIB or not _is_whole(mib) or mib < 8:
                 raise ValueError(
                     f"testbed.memory_mib.{role}={mib}: at least 8 MiB for each of "
                     + ", ".join(MEMORY_MIB)
@@ -78,9 +87,16 @@ class DockerSettings:
                 + ", ".join(sorted(known))
             )
         given = dict(options)
-        if "memory_mib" in given:
-            given["memory_mib"] = {**MEMORY_MIB, **given["memory_mib"]}
         try:
+            if "memory_mib" in given:
+                given["memory_mib"] = {**MEMORY_MIB, **given["memory_mib"]}
+            if "image_names" in given:  # null: the set's own
+                named = given["image_names"].items()
+                given["image_names"] = {role: name for role, name in named if name}
             return cls(**given)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise TestbedError(str(error)) from error
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -54,6 +54,12 @@ def test_a_key_that_means_nothing_is_found_before_a_sweep(rig: DockerRig) -> Non
     assert check("docker", small()) == []
 
 
+def test_a_pool_that_no_fleet_fits_in_is_found_before_a_sweep(rig: DockerRig) -> None:
+    assert check("docker", small(subnet_pool="10.213.0.0/28")) == []
+    (problem,) = check("docker", small(subnet_pool="10.213.0.0/31"))
+    assert problem.startswith("testbed.subnet_pool=10.213.0.0/31 is too small")
+
+
 def test_no_engine_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent.sock")
     (problem,) = check("docker", small())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import requests.exceptions
+import yaml
 from docker.errors import DockerException
 
 from testbed.api import ComponentUsage
@@ -165,8 +166,6 @@ def test_control_groups_of_both_versions(tmp_path: Path) -> None:
 
 
 def test_defaults_are_the_configuration_file() -> None:
-    import yaml
-
     text = (ROOT / "conf" / "testbed" / "docker.yaml").read_text()
     config = yaml.safe_load(text)
     driver = {k: v for k, v in config.items() if k not in NOT_THE_DRIVERS}
@@ -187,6 +186,11 @@ NOT_THE_DRIVERS = ("kind", "start_timeout_s", "programs")
         ({"memory_mib": {"redis": 1}}, "testbed.memory_mib.redis=1"),
         ({"memory_mib": {"cache": 64}}, "testbed.memory_mib.cache"),
         ({"dataplane": "maybe"}, "testbed.dataplane=maybe"),
+        ({"memory_mib": {"redis": "abc"}}, "testbed.memory_mib.redis=abc: at least 8 MiB"),
+        ({"cpusets": "maybe"}, "testbed.cpusets=maybe: true or false"),
+        ({"log_max_mib": 0}, "testbed.log_max_mib=0: whole MiB, 1 at least"),
+        ({"least_free_disk_mib": None}, "testbed.least_free_disk_mib=None"),
+        ({"engine_timeout_s": -1}, "testbed.engine_timeout_s=-1: a number, 1 s at least"),
     ],
 )
 def test_settings_that_mean_nothing_are_named(options: dict[str, object], words: str) -> None:
@@ -210,8 +214,24 @@ def test_official_images_are_pinned_and_the_papers_where_it_names_one() -> None:
 def test_other_references_replace_ours() -> None:
     settings = DockerSettings(images="official", image_names={"k6": "mirror/k6:1"})
     assert images.references(settings)["k6"] == "mirror/k6:1"
+    # As on the command line: every role is a key of the configuration file, null by default.
+    roles = {"haproxy", "prometheus", "redis", "k6", "backend"}
+    text = (ROOT / "conf" / "testbed" / "docker.yaml").read_text()
+    assert yaml.safe_load(text)["image_names"] == dict.fromkeys(roles)
+    given = DockerSettings.from_options({"image_names": {**dict.fromkeys(roles), "redis": "r:1"}})
+    assert given.image_names == {"redis": "r:1"}
     with pytest.raises(TestbedUnavailable, match="image_names: cache"):
         images.references(DockerSettings(image_names={"cache": "x"}))
+
+
+def test_the_data_plane_api_is_the_one_beside_the_haproxy_in_use() -> None:
+    mirrored = "mirror.example:5000/haproxytech/haproxy-debian:3.2.7"
+    for name, has in ((mirrored, True), ("haproxy:3.2.7", False)):
+        settings = DockerSettings(images="official", image_names={"haproxy": name})
+        names = images.references(settings)
+        assert names["dataplane"] == name
+        found = images.Images(names, dict.fromkeys(names, ""), {role: {} for role in names})
+        assert found.dataplane is has
 
 
 def test_missing_images_are_named_with_one_command_each() -> None:
