@@ -46,7 +46,7 @@ def steps_frame(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
         rows.append(
             {
                 "step": record["step"],
-                "started_s": record["started_s"],
+                "started_s": float(record["started_s"]),
                 "executed_s": record.get("executed_s"),
                 "decide_s": (record.get("timings_s") or {}).get("decide"),
                 "failed": record.get("error") is not None,
@@ -74,8 +74,7 @@ def states_frame(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     rows = []
     for record in sorted(records, key=lambda r: r["step"]):
         time_s = record.get("executed_s")
-        if time_s is None:
-            time_s = record["started_s"]
+        time_s = float(record["started_s"] if time_s is None else time_s)
         for result in record.get("results") or ():
             drained = _drained_after(result)
             if drained is not None:

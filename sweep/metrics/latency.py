@@ -58,7 +58,9 @@ class ValueCounts:
         if n < 2:
             return None
         centred = self.values - _total(self) / n
-        return float(np.dot(centred * centred, self.counts)) / (n - 1)
+        # No np.dot: BLAS would start threads, which cost more than they save and round otherwise
+        # on another number of cores.
+        return float((centred * centred * self.counts).sum()) / (n - 1)
 
 
 def _total(counts: ValueCounts) -> int:

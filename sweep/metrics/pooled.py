@@ -39,21 +39,29 @@ def quantile_interval_over_runs(
     filled = sorted((h for h in histograms if h.sum()), key=lambda h: h.tobytes())
     if not filled:
         return Interval(None, None, BOOTSTRAP, 0, "no runs")
-    table = np.zeros((len(filled), max(h.size for h in filled)), np.float32)
+    table = np.zeros((len(filled), max(h.size for h in filled)))
     for row, one in zip(table, filled, strict=True):
         row[: one.size] = one
+    # From here on, row i says how many requests of run i are in bin j or in one before it.
+    np.cumsum(table, axis=1, out=table)
     if len(filled) == 1 or (table == table[0]).all():
-        value = float(_quantiles(table[:1], q)[0])
+        value = float(_quantiles(table[:1], table[:1, -1], q)[0])
         note = ONE_RUN if len(filled) == 1 else ALL_EQUAL
         return Interval(value, value, BOOTSTRAP, len(filled), note)
     from scipy.stats import bootstrap
 
+    # A quantile of pooled requests lies between the quantiles of the runs: no resample needs any
+    # other bin than those from the least to the greatest of these, and the one before.
+    reached = np.argmax(table >= q * table[:, -1:], axis=1)
+    first = max(int(reached.min()) - 1, 0)
+    within, requests = table[:, first : int(reached.max()) + 1], table[:, -1]
+
     def statistic(index: npt.NDArray[np.intp], axis: int = -1) -> npt.NDArray[np.float64]:
         drawn = np.atleast_2d(index)
         flat = drawn + len(table) * np.arange(len(drawn))[:, None]
-        weights = np.bincount(flat.ravel(), minlength=len(drawn) * len(table))
-        weights = weights.reshape(len(drawn), len(table)).astype(np.float32)
-        found = _quantiles(weights @ table, q)
+        times = np.bincount(flat.ravel(), minlength=len(drawn) * len(table))
+        weights = times.reshape(len(drawn), len(table)).astype(np.float64)
+        found = _quantiles(weights @ within, weights @ requests, q, first)
         return found if index.ndim > 1 else found[0]
 
     result = bootstrap(
@@ -69,12 +77,20 @@ def quantile_interval_over_runs(
     return Interval(float(result.low), float(result.high), BOOTSTRAP, len(filled))
 
 
-def _quantiles(pooled: npt.NDArray[np.float32], q: float) -> npt.NDArray[np.float64]:
-    """The q-quantile of every row, interpolated within its bin."""
-    cumulative = np.cumsum(pooled, axis=1, dtype=np.float64)
-    target = q * cumulative[:, -1:]
-    index = np.argmax(cumulative >= target, axis=1)
-    rows = np.arange(len(pooled))
-    before = cumulative[rows, index] - pooled[rows, index]
-    inside = (target[:, 0] - before) / np.maximum(pooled[rows, index], 1e-9)
-    return (index + np.clip(inside, 0, 1)) * BIN_US
+def _quantiles(
+    cumulative: npt.NDArray[np.float64],
+    requests: npt.NDArray[np.float64],
+    q: float,
+    first: int = 0,
+) -> npt.NDArray[np.float64]:
+    """The q-quantile of every row in µs, interpolated within its bin.
+
+    `cumulative` starts with bin `first`, which the quantile is beyond unless it is 0; `requests`
+    are the totals of the rows.
+    """
+    target = q * requests
+    index = np.minimum((cumulative < target[:, None]).sum(axis=1), cumulative.shape[1] - 1)
+    rows = np.arange(len(cumulative))
+    before = np.where(index > 0, cumulative[rows, index - 1], 0.0)
+    inside = (target - before) / np.maximum(cumulative[rows, index] - before, 1e-9)
+    return (first + index + np.clip(inside, 0, 1)) * BIN_US
