@@ -1,0 +1,1 @@
+"""HAProxy's Data Plane API as its published description has it."""
