@@ -7,6 +7,7 @@ never the others.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -97,6 +98,8 @@ def compute(
         problems.append(
             f"ground truth: {len(truth.faulty)} faulty slots, {truth.expected} expected"
         )
+        # A set that fails its check can't score anybody (paper, §3.4).
+        metrics |= dict.fromkeys(TRUTH_KEYS)
     return (
         RunAggregates(
             metrics=metrics,
@@ -109,11 +112,17 @@ def compute(
 
 
 def _request_stats(paths: RunPaths, summary: Mapping[str, Any]) -> RequestStats:
-    frame = _read_parquet(paths.requests, read_requests)
     try:
-        return request_stats(frame, int(summary["t0_us"]), float(summary["duration_s"]))
+        t0_us, duration_s = int(summary["t0_us"]), float(summary["duration_s"])
     except (KeyError, TypeError, ValueError) as error:
-        raise Unusable(f"{paths.requests.name}: {_one_line(error)}") from error
+        raise Unusable(f"summary.json: {_one_line(error)}") from error
+    frame = _read_parquet(paths.requests, read_requests)
+    if not frame.height:
+        raise Unusable(f"{paths.requests.name}: no requests")
+    try:
+        return request_stats(frame, t0_us, duration_s)
+    except (TypeError, ValueError) as error:
+        raise Unusable(f"{paths.requests.name}: unexpected values: {_one_line(error)}") from error
 
 
 def _ground_truth(paths: RunPaths, summary: Mapping[str, Any]) -> GroundTruth:
@@ -125,7 +134,7 @@ def _ground_truth(paths: RunPaths, summary: Mapping[str, Any]) -> GroundTruth:
         if expected is None:
             expected = expected_faulty(int(summary["point"]["scale"]), summary["error_mode"])
     except (KeyError, TypeError, ValueError) as error:
-        raise Unusable(f"summary.json: {type(error).__name__} {_one_line(error)}") from error
+        raise Unusable(f"summary.json: {_one_line(error)}") from error
     counters = _read_parquet(paths.counters, read)
     try:
         return ground_truth(counters, int(expected))
@@ -139,7 +148,10 @@ def _read_parquet(path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFr
     try:
         return read(path)
     except pl.exceptions.ColumnNotFoundError as error:
-        raise Unusable(f"{path.name}: missing column {_one_line(error)}") from error
+        # Polars quotes the name, then lists all that there are.
+        column = re.search(r'"([^"]+)"', _one_line(error))
+        name = column[1] if column else _one_line(error)
+        raise Unusable(f"{path.name}: missing column {name}") from error
     except (pl.exceptions.PolarsError, OSError) as error:
         raise Unusable(f"{path.name}: unreadable: {_one_line(error)}") from error
 
@@ -156,7 +168,8 @@ def _step_records(paths: RunPaths) -> list[dict[str, Any]]:
 
 def _one_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
-    return text[0] if text else type(error).__name__
+    first = text[0] if text else type(error).__name__
+    return f"no field {first}" if isinstance(error, KeyError) else first
 
 
 CLIENT_KEYS = ("requests", "http_5xx", "transport_errors", "rate_5xx", "rate_low", "rate_high")
@@ -194,6 +207,13 @@ DECISION_KEYS = (
     *("flips", "oscillating_servers", "faulty_flip_rate", "healthy_flip_rate", "end_state_correct"),
     *("drained_slots", "final_drained_slots"),
 )
+
+TRUTH_KEYS = (
+    *("tp", "fp", "fn", "precision", "recall", "f1", "exact"),
+    *("time_to_action_s", "time_to_resolution_s"),
+    *("faulty_flip_rate", "healthy_flip_rate", "end_state_correct"),
+)
+"""Decision metrics that compare with the faulty set; without a valid one they are None."""
 
 
 def _decision_metrics(states: pl.DataFrame | None, truth: GroundTruth | None) -> dict[str, Any]:

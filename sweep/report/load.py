@@ -126,7 +126,11 @@ def load(
         except _Unusable as error:
             left_out.append(LeftOut(run_id, error.kind, str(error)))
             continue
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            why = f"summary.json: {error.strerror or _short(error)}"
+            left_out.append(LeftOut(run_id, "unreadable", why))
+            continue
+        except ValueError as error:
             left_out.append(LeftOut(run_id, "unreadable", f"summary.json: {_short(error)}"))
             continue
         rows[run_id], summaries[run_id] = row, summary

@@ -29,7 +29,18 @@ def replay(out: Console, store: RunStore, run_id: str, figures: Path | None = No
     try:
         summary = store.read_summary(run_id)
     except (OSError, ValueError) as error:
-        raise ReportError(f"{paths.summary}: {error}") from error
+        raise ReportError(f"{paths.summary}: {_reason(error)}") from error
+    try:
+        _print(out, store, run_id, summary, figures)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"{type(error).__name__} {error}"
+        raise ReportError(f"{paths.root}: not the records of a run: {what}") from error
+
+
+def _print(
+    out: Console, store: RunStore, run_id: str, summary: Mapping[str, Any], figures: Path | None
+) -> None:
+    paths = store.run(run_id)
     steps, conversations = read_steps(paths), read_conversations(paths)
     aggregates = read_cache(paths) or compute(paths, summary)[0]
     out.print(Text(f"Replay of {run_id}", style="bold"))
@@ -56,6 +67,10 @@ def replay(out: Console, store: RunStore, run_id: str, figures: Path | None = No
     if figures is not None:
         _draw(store, run_id, summary, aggregates, steps, figures)
         out.print(Text(f"\ntimeline: {figures / 'timeline.svg'}", style="dim"))
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def header(summary: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[str]:

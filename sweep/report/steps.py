@@ -11,15 +11,19 @@ from sweep.store.paths import RunPaths
 
 
 def read_steps(paths: RunPaths) -> list[dict[str, Any]]:
-    """All records of steps.jsonl in order; raises `ReportError` where there is no such file."""
-    return sorted(_lines(paths.steps.name, paths), key=lambda r: r["step"])
+    """All records of steps.jsonl in order; raises `ReportError` where it can't be used."""
+    try:
+        return sorted(_lines(paths.steps.name, paths), key=lambda r: r["step"])
+    except (KeyError, TypeError) as error:
+        raise ReportError(f"{paths.steps}: not a list of steps: {error}") from error
 
 
 def read_conversations(paths: RunPaths) -> dict[int, dict[str, Any]]:
     """Records of conversations.jsonl by step; empty for policies without a model."""
     if not paths.conversations.exists():
         return {}
-    return {r["step"]: r for r in _lines(paths.conversations.name, paths) if "step" in r}
+    records = _lines(paths.conversations.name, paths)
+    return {r["step"]: r for r in records if isinstance(r, dict) and "step" in r}
 
 
 def _lines(name: str, paths: RunPaths) -> Iterator[dict[str, Any]]:

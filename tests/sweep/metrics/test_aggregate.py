@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sweep.metrics.aggregate import compute, write_run_aggregates
+from sweep.metrics import DEFINITIONS_VERSION
+from sweep.metrics.aggregate import TRUTH_KEYS, compute, write_run_aggregates
 from sweep.metrics.cache import AGGREGATES, LATENCY_COUNTS, read_cache, read_latency_counts
 from sweep.store.paths import RunPaths
 from tests.synthetic.run import STATIC, Model, SyntheticRun
@@ -86,7 +87,8 @@ def test_stale_caches_are_not_used(tmp_path, run):
     cache = paths.root / AGGREGATES
     text = cache.read_text()
 
-    cache.write_text(text.replace('"definitions_version": 1', '"definitions_version": 0'))
+    version = '"definitions_version": '
+    cache.write_text(text.replace(f"{version}{DEFINITIONS_VERSION}", f"{version}0"))
     assert read_cache(paths) is None
     cache.write_text(text[: len(text) // 2])
     assert read_cache(paths) is None
@@ -137,6 +139,17 @@ def other_steps(folder):
     (folder / "steps.jsonl").write_text('{"step": 0}\n')
 
 
+def steps_without_times(folder):
+    path = folder / "steps.jsonl"
+    records = [json.loads(line) | {"started_s": None} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def no_requests(folder):
+    path = folder / "requests.parquet"
+    pl.read_parquet(path).clear().write_parquet(path)
+
+
 def no_counters(folder):
     (folder / "counters.parquet").unlink()
 
@@ -166,10 +179,12 @@ CLIENT, DECISIONS, STEPS = "requests", "f1", "steps"
     ("spoil", "problem", "lost", "kept"),
     [
         (spoil_requests, "requests.parquet: unreadable", [CLIENT], [DECISIONS, STEPS]),
-        (drop_column, "requests.parquet: missing column", [CLIENT], [DECISIONS, STEPS]),
+        (drop_column, "requests.parquet: missing column duration_us", [CLIENT], [DECISIONS, STEPS]),
+        (no_requests, "requests.parquet: no requests", [CLIENT], [DECISIONS, STEPS]),
         (no_steps, "steps.jsonl: no steps", [], [CLIENT, DECISIONS]),
         (cut_steps, "steps.jsonl: unreadable", [DECISIONS, STEPS], [CLIENT]),
         (other_steps, "steps.jsonl: unexpected shape", [DECISIONS, STEPS], [CLIENT]),
+        (steps_without_times, "steps.jsonl: unexpected shape", [DECISIONS, STEPS], [CLIENT]),
         (no_counters, "counters.parquet: missing", [DECISIONS], [CLIENT, STEPS]),
         (null_counters, "counters.parquet: ", [DECISIONS], [CLIENT, STEPS]),
         (null_durations, "requests.parquet: ", [CLIENT], [DECISIONS, STEPS]),
@@ -202,3 +217,15 @@ def test_a_mismatch_of_faulty_slots_is_a_problem_and_not_hidden(tmp_path, run):
     aggregates, _ = compute(RunPaths(folder), summary(run))
     assert aggregates.problems == ("ground truth: 1 faulty slots, 2 expected",)
     assert aggregates.metrics["faulty_matches"] is False
+    assert aggregates.metrics["faulty_slots"] == [run.faulty[1]]
+
+
+def test_a_faulty_set_that_fails_its_check_scores_nobody(tmp_path, run):
+    whole, _ = compute(RunPaths(write_run(tmp_path, run)), summary(run))
+    claimed = summary(run) | {"ground_truth": {"expected": 3}}
+    aggregates, _ = compute(RunPaths(write_run(tmp_path, run)), claimed)
+    assert {k for k, v in whole.metrics.items() if v is not None} - {
+        k for k, v in aggregates.metrics.items() if v is not None
+    } == set(TRUTH_KEYS)
+    for name in ("flips", "oscillating_servers", "drained_slots", "requests", "steps"):
+        assert aggregates.metrics[name] == whole.metrics[name]

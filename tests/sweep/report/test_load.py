@@ -136,10 +136,16 @@ def test_a_summary_that_is_no_json(demo_store):
     assert left_out(load(RunStore(demo_store)), LLM)[0][0] == "unreadable"
 
 
+def test_a_folder_without_a_summary_is_named_without_its_place(demo_store):
+    (demo_store / "runs" / "half_leastconn_n3_s1").mkdir()
+    found = left_out(load(RunStore(demo_store)), "half_leastconn_n3_s1")
+    assert found == [("unreadable", "summary.json: No such file or directory")]
+
+
 def test_missing_request_times_are_a_problem_of_that_run_only(demo_store):
     edit(demo_store, LLM, t0_us=...)
     loaded = load(RunStore(demo_store), from_raw=True)
-    assert left_out(loaded, LLM)[0][0] == "incomplete"
+    assert left_out(loaded, LLM) == [("incomplete", "summary.json: no field 't0_us'")]
     assert loaded.runs["requests"].null_count() == 1
 
 

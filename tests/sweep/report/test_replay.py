@@ -84,3 +84,22 @@ def test_a_run_without_counters_has_no_timeline_in_one_line(tmp_path, capsys):
     (store / "runs" / RUN.run_id / "counters.parquet").unlink()
     assert main([str(store), "--replay", RUN.run_id, "--figures", str(tmp_path / "f")]) == 2
     assert "no timeline" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("steps.jsonl", '{"a": 1}\n[1, 2]\n'),
+        ("steps.jsonl", '{"step": 0, "started_s": null}\n'),
+        ("summary.json", "[]"),
+        ("summary.json", "{"),
+        ("summary.json", "{}"),
+    ],
+)
+def test_a_spoilt_run_is_refused_in_one_line(tmp_path, capsys, name, text):
+    folder = write_store(tmp_path, [RUN]) / "runs" / RUN.run_id
+    (folder / name).write_text(text)
+    assert main([str(tmp_path), "--replay", RUN.run_id]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("drainbench: ") and err.count("\n") == 1
+    assert RUN.run_id in err
