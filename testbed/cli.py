@@ -19,9 +19,9 @@ from testbed.leftovers import TestbedInfo, list_testbeds, sweep_leftovers
 from testbed.workdir import WorkDir
 
 PAPER_PROFILES = (
-    ServerProfile(base_ms=8, jitter_ms=3, error_rate=0.0, linger_ms=2.0),
-    ServerProfile(base_ms=7, jitter_ms=2, error_rate=0.0, linger_ms=2.0),
-    ServerProfile(base_ms=9, jitter_ms=4, error_rate=0.05, linger_ms=2.0),
+    ServerProfile(base_ms=8, jitter_ms=3, error_rate=0.0),
+    ServerProfile(base_ms=7, jitter_ms=2, error_rate=0.0),
+    ServerProfile(base_ms=9, jitter_ms=4, error_rate=0.05),
 )
 """The fleet of the paper's Table 1, as in conf/fleet/paper.yaml."""
 
