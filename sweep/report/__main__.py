@@ -7,6 +7,7 @@ nothing to report on, or the request is wrong; 130 stopped by Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,6 +40,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make the report; returns the exit code."""
     args = parser().parse_args(arguments)
+    # Matrices of resamples are small: BLAS threads would wait for one another longer than compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from sweep.report.command import report
 

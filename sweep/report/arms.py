@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from sweep.metrics import DEFINITIONS_VERSION
 from sweep.metrics.intervals import Interval
-from sweep.metrics.latency import PERCENTILES, Pool, latency_summary
+from sweep.metrics.latency import Pool, latency_summary
 from sweep.metrics.pooled import histogram, quantile_interval_over_runs
 from sweep.report.load import THRESHOLD_B, Loaded
 from sweep.report.memo import Intervals
@@ -56,36 +56,41 @@ class PooledLatency:
     summary: dict[str, float | int | None]
     """As `latency_summary`: exact percentiles, intervals over requests."""
     over_runs: dict[str, Interval]
-    """Intervals of `mean`, `p50`, `p95`, `p99` over whole runs."""
+    """Intervals over whole runs, of the statistics that were asked for."""
 
 
 def pooled_latency(
-    loaded: Loaded, iv: Intervals, runs: pl.DataFrame, percentiles: tuple[int, ...] = PERCENTILES
+    loaded: Loaded,
+    iv: Intervals,
+    runs: pl.DataFrame,
+    over_runs: Sequence[str] = ("mean", "p50", "p95", "p99"),
 ) -> PooledLatency | None:
     """Pool the requests of `runs`; None when none of them has any.
 
+    `over_runs` are the statistics that get an interval over whole runs: `mean`, `p95` and the like.
     Reads the exact value counts of one run at a time, and only where the result is not known yet.
     """
     usable = runs.filter(pl.col("latency_n") > 0).sort("run_id")
     if not usable.height:
         return None
+    percentiles = [int(name[1:]) for name in over_runs if name != "mean"]
     key = [
         DEFINITIONS_VERSION,
-        list(percentiles),
+        percentiles,
         usable.select("run_id", "latency_n", "mean_ms", "p95_ms", "p99_ms").rows(),
     ]
     made = iv.remember("pooled latency", key, _maker(loaded, usable, percentiles))
     if made is None:
         return None
-    n, means = usable["latency_n"].to_list(), usable["mean_ms"].to_list()
-    over_runs = {k: Interval(*v) for k, v in made["over_runs"].items()}
-    totals = [m * k for m, k in zip(means, n, strict=True)]
-    over_runs["mean"] = iv.bootstrap_ratio(totals, n)
-    return PooledLatency(made["runs"], made["requests"], made["summary"], over_runs)
+    found = {k: Interval(*v) for k, v in made["over_runs"].items()}
+    if "mean" in over_runs:
+        n, means = usable["latency_n"].to_list(), usable["mean_ms"].to_list()
+        found["mean"] = iv.bootstrap_ratio([m * k for m, k in zip(means, n, strict=True)], n)
+    return PooledLatency(made["runs"], made["requests"], made["summary"], found)
 
 
 def _maker(
-    loaded: Loaded, usable: pl.DataFrame, percentiles: tuple[int, ...]
+    loaded: Loaded, usable: pl.DataFrame, percentiles: Sequence[int]
 ) -> Callable[[], dict[str, Any] | None]:
     def make() -> dict[str, Any] | None:
         pool, shapes = Pool(), []

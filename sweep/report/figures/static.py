@@ -41,7 +41,7 @@ def draw(context: Context) -> Figure:
                     name,
                     style,
                 )
-            pooled = pooled_latency(context.loaded, context.iv, runs, (95,))
+            pooled = pooled_latency(context.loaded, context.iv, runs, ("mean",))
             if pooled is not None:
                 ends = (pooled.over_runs["mean"].low or 0, pooled.over_runs["mean"].high or 0)
                 _bar(right, x + offset, float(pooled.summary["mean_ms"] or 0), ends, name, style)

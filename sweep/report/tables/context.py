@@ -77,7 +77,7 @@ class Context:
         if not runs.height:
             return Cell(None, n=0, paper=paper, note=EMPTY.note)
         # Sorted, so that the order of runs can't reach even the last bit of a mean.
-        values = runs[column].cast(pl.Float64).drop_nulls().sort()
+        values = runs[column].cast(pl.Float64).drop_nulls().sort(multithreaded=False)
         if not values.len():
             return Cell(None, n=0, paper=paper)
         value = values.median() if statistic == "median" else values.mean()

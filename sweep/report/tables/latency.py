@@ -76,7 +76,7 @@ def table9(context: Context) -> Table:
             for arm in arms:
                 chosen = runs.filter(arm=arm, scale=scale, algorithm=algorithm)
                 value = _papers(context, "9", f"{scale} {algorithm}", arm).get(arm)
-                pooled = pooled_latency(context.loaded, context.iv, chosen, (95,))
+                pooled = pooled_latency(context.loaded, context.iv, chosen, ("p95",))
                 if pooled is None:
                     cells.append(Cell(None, n=0, paper=value, note=EMPTY.note))
                     continue
