@@ -110,10 +110,21 @@ def number(value: float | int | str | bool | None, column: Column) -> str:
     return text.lstrip("+-") if float(text.replace(",", "")) == 0 else _minus(text)
 
 
-def brackets(cell: Cell, column: Column) -> list[str]:
-    """The intervals of a cell, each as one line."""
+def brackets(cell: Cell, column: Column) -> list[tuple[str, int]]:
+    """The intervals of a cell, each as one line, and the units that it is drawn from."""
     column = format_of(cell, column)
-    return [text for i in (cell.interval, cell.second) if (text := bracket(i, column))]
+    intervals = [i for i in (cell.interval, cell.second) if i is not None]
+    return [(text, i.n) for i in intervals if (text := bracket(i, column))]
+
+
+SAID = ("n", "runs", "requests")
+"""Columns that say how much a row is made of."""
+
+
+def said(table: Table, row: Row) -> set[int]:
+    """Numbers of units that the row states in columns of their own."""
+    pairs = zip(row.cells, table.columns, strict=True)
+    return {c.value for c, column in pairs if column.key in SAID and isinstance(c.value, int)}
 
 
 def bracket(interval: Interval | None, column: Column) -> str:

@@ -12,10 +12,13 @@ from markupsafe import Markup
 from sweep.metrics import DEFINITIONS_VERSION
 from sweep.report.cells import (
     PAPER_LEGEND,
+    Cell,
+    Column,
     Row,
     Table,
     against_paper,
     brackets,
+    said,
     shown,
 )
 from sweep.report.load import Loaded
@@ -54,6 +57,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "shown": shown,
         "brackets": brackets,
+        "states_n": states_n,
         "against_paper": against_paper,
         "interval_methods": interval_methods,
     }
@@ -67,6 +71,14 @@ def embeddable(svg: str, name: str) -> str:
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r"url\(#", f"url(#{name}-", body)
     return re.sub(r'href="#', f'href="#{name}-', body)
+
+
+def states_n(table: Table, row: Row, cell: Cell, column: Column) -> bool:
+    """Whether a cell without an interval has an n that its row does not state anyway."""
+    if cell.n is None or cell.value is None or brackets(cell, column):
+        return False
+    # Tables of single runs name what their counts are of.
+    return cell.n not in said(table, row) and not table.key.startswith("runs-")
 
 
 def interval_methods(table: Table) -> str:

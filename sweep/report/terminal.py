@@ -12,8 +12,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from sweep.metrics.intervals import BOOTSTRAP
-from sweep.report.cells import Cell, Column, Row, Table, against_paper, brackets, shown
+from sweep.report.cells import Cell, Column, Table, against_paper, brackets, said, shown
 
 PIPE_WIDTH = 100
 """Width of the output when it goes to a file or a pipe and COLUMNS is not set."""
@@ -70,12 +69,13 @@ def _rich(table: Table, start: int, end: int) -> RichTable:
     previous: tuple[str, ...] = ()
     for index, row in enumerate(table.rows):
         labels = _without_repetition(row.labels, () if row.section else previous)
-        runs = _runs(row, table)
+        known = said(table, row)
+        single = table.key.startswith("runs-")
         pairs = list(zip(row.cells, table.columns, strict=True))[start:end]
         following = table.rows[index + 1 : index + 2]
         grid.add_row(
             *labels,
-            *(_cell(cell, column, runs) for cell, column in pairs),
+            *(_cell(cell, column, known, single) for cell, column in pairs),
             end_section=bool(following and following[0].section),
         )
         previous = row.labels
@@ -92,22 +92,19 @@ def _without_repetition(labels: tuple[str, ...], previous: tuple[str, ...]) -> l
     return shown
 
 
-def _cell(cell: Cell, column: Column, runs: int | None) -> Text:
+def _cell(cell: Cell, column: Column, known: set[int], single: bool) -> Text:
+    """The value, its intervals and their n, unless the row has said it (`known`) elsewhere.
+
+    Rows of a single run (`single`) say each n only once: all of its cells have the same.
+    """
     missing = cell.value is None and bool(cell.note)
     text = Text(shown(cell, column), style="dim" if missing else "")
-    for line in brackets(cell, column):
+    for line, n in brackets(cell, column):
         text.append(f"\n{line}", style="dim")
-    by_runs = cell.interval is not None and cell.interval.method == BOOTSTRAP
-    if by_runs and runs is not None and cell.interval.n != runs:
-        text.append(f"\nn = {cell.interval.n}", style="dim")
+        if n not in known:
+            text.append(f"\nn = {n:,}", style="dim")
+        if single:
+            known.add(n)
     if beside := against_paper(cell, column):
         text.append(f"\n{beside}", style="cyan")
     return text
-
-
-def _runs(row: Row, table: Table) -> int | None:
-    """Number of runs that a row says it is made of."""
-    for cell, column in zip(row.cells, table.columns, strict=True):
-        if column.key == "n" and isinstance(cell.value, int):
-            return cell.value
-    return None

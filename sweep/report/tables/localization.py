@@ -152,7 +152,8 @@ def table7(context: Context) -> Table:
     )
     thinks = pl.col("mode").is_in(THINKING)
     rows = []
-    for group in context.llm.sort("family").partition_by("family", maintain_order=True):
+    by_name = context.llm.sort(pl.col("family").str.to_lowercase(), maintain_order=True)
+    for group in by_name.partition_by("family", maintain_order=True):
         family = group["family"][0] or "unknown family"
         cells = [Cell(group.height, group.height)]
         for key, part in (("nothink", group.filter(~thinks)), ("think", group.filter(thinks))):

@@ -14,6 +14,7 @@ from sweep.report.tables.context import Context, by_size, policy_label
 CLIENT = (
     Column("requests", "Requests", digits=0),
     Column("rate_5xx", "5xx rate", "%", 3),
+    Column("reduction_abs", "Abs. red.", "% points", 3),
     Column("reduction_pct", "Reduction", "%", 1),
     Column("avoided", "Avoided", "requests", 0),
 )
@@ -59,7 +60,7 @@ def runs_client(context: Context) -> Table:
         return (
             Cell(run["requests"], n=1),
             Cell(None if rate is None else 100 * rate, run["requests"], interval),
-            _reduction(context, run),
+            *_reductions(context, run),
             Cell(run["avoided"], n=1),
         )
 
@@ -67,23 +68,29 @@ def runs_client(context: Context) -> Table:
         context,
         "runs-client",
         "Runs: what the clients saw",
-        "Client 5xx rate over the full run with its Wilson interval; reduction against the matched "
-        "static error-on run with its Newcombe interval as a share of the baseline's rate.",
+        "Client 5xx rate over the full run with its Wilson interval; reductions against the "
+        "matched static error-on run: difference of the rates with its Newcombe interval, and "
+        "both as a share of the baseline's rate.",
         CLIENT,
         cells,
     )
 
 
-def _reduction(context: Context, run: Mapping[str, Any]) -> Cell:
+def _reductions(context: Context, run: Mapping[str, Any]) -> tuple[Cell, Cell]:
+    """Absolute and relative reduction of the 5xx rate."""
+    note = "undefined"
     if run["policy"] == "static" or run["error_mode"] != "error_on":
-        return Cell(None, note="reference")
-    if run["baseline_run_id"] is None:
-        return Cell(None, note="unmatched")
-    if run["reduction_pct"] is None:
-        return Cell(None, note="undefined")
+        note = "reference"
+    elif run["baseline_run_id"] is None:
+        note = "unmatched"
     interval = context.difference(run)
+    if interval is None or run["baseline_run_id"] is None:
+        return Cell(None, note=note), Cell(None, note=note)
+    absolute = Cell(100 * run["reduction_abs"], run["requests"], scaled(interval, 100))
+    if run["reduction_pct"] is None:
+        return absolute, Cell(None, note=note)
     base = run["baseline_5xx"] / run["baseline_requests"]
-    return Cell(run["reduction_pct"], run["requests"], interval and scaled(interval, 100 / base))
+    return absolute, Cell(run["reduction_pct"], run["requests"], scaled(interval, 100 / base))
 
 
 def runs_decisions(context: Context) -> Table:

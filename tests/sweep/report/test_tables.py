@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 
 import polars as pl
 import pytest
+from rich.console import Console
+from statsmodels.stats.proportion import confint_proportions_2indep
 
 from sweep import paper
+from sweep.report.cells import Column, brackets
 from sweep.report.load import load
 from sweep.report.memo import Intervals
-from sweep.report.tables.context import Context
+from sweep.report.tables.context import Context, policy_label
 from sweep.report.tables.registry import ALL, PAPER_TABLES
+from sweep.report.terminal import print_table
 from sweep.store.paths import RunStore
 from tests.synthetic.run import STATIC, Model, SyntheticRun
 from tests.synthetic.write import write_store
@@ -85,6 +90,60 @@ def test_pooled_numbers_of_the_text(paper_context):
     ):
         assert found[label].value == pytest.approx(value, abs=0.06), label
     assert found["Rails hit, % of steps"].value == pytest.approx(1.63, abs=5e-3)
+
+
+def test_reasoning_splits_all_llm_runs_in_two_as_the_papers_shares_do(paper_context):
+    table = ALL["pooled"](paper_context)
+    found = {row.labels[0]: row.cells[0] for row in table.rows}
+    shares = [found[f"Final set exact, {key} reasoning, % of runs"] for key in ("with", "without")]
+    assert [s.n for s in shares] == [112, 112]
+    # 38.4% and 22.3% of 112 are the paper's 68 of 224 that end correctly; of 88 they are not.
+    assert sum(round(s.paper * s.n / 100) for s in shares) == 68
+    assert sum(round(s.value * s.n / 100) for s in shares) == 68
+
+
+def test_families_and_efforts_come_in_the_papers_order(paper_context):
+    families = [row.labels[0] for row in ALL["7"](paper_context).rows]
+    assert families == list(paper.TABLES["7"].rows)
+    policies = [row.labels[0] for row in ALL["models-outcome"](paper_context).rows]
+    assert [p for p in policies if p.startswith("GPT")] == [
+        f"GPT-OSS 20B {effort}" for effort in ("low", "medium", "high")
+    ]
+
+
+def test_an_absolute_reduction_has_the_newcombe_interval_of_statsmodels(paper_context):
+    run = paper_context.llm.row(0, named=True)
+    table = ALL["runs-client"](paper_context)
+    label = (policy_label(run), run["algorithm"], str(run["scale"]))
+    cell = cells(table, *label)["reduction_abs"]
+    low, high = confint_proportions_2indep(
+        run["baseline_5xx"],
+        run["baseline_requests"],
+        run["http_5xx"],
+        run["requests"],
+        method="newcomb",
+    )
+    assert cell.value == pytest.approx(
+        100 * (run["baseline_5xx"] / run["baseline_requests"] - run["http_5xx"] / run["requests"])
+    )
+    assert (cell.interval.low, cell.interval.high) == pytest.approx((100 * low, 100 * high))
+    assert cell.interval.method == "Newcombe"
+
+
+def test_a_printed_interval_says_its_own_n_unless_the_row_does(paper_context):
+    firing = ALL["13"](paper_context)
+    assert brackets(firing.rows[0].cells[-1], firing.columns[-1])[0][1] == 56
+    mean = cells(ALL["8"](paper_context), "LLM · <3B active")["mean_ms"]
+    requests = paper_context.runs.filter(
+        (pl.col("policy") == "llm") & (pl.col("active_params_b") < 3)
+    )["latency_n"].sum()
+    assert [n for _, n in brackets(mean, Column("mean_ms", "Mean"))] == [requests, 96]
+    out = Console(record=True, width=120, file=StringIO())
+    print_table(out, ALL["9"](paper_context))
+    print_table(out, ALL["6"](paper_context))
+    text = out.export_text()
+    assert text.count("n = 12") == text.count("n = 16") == 8
+    assert "n = 224" not in text
 
 
 def test_table_8_pools_all_requests_of_an_arm(paper_context):
