@@ -137,12 +137,17 @@ def policy_label(run: Mapping[str, Any]) -> str:
     return f"{run['title']} {str(mode).replace('_', '-')}"
 
 
+EFFORTS = {"low": 0, "medium": 1, "high": 2}
+"""Reasoning efforts in ascending order; other modes go by name."""
+
+
 def by_size(runs: pl.DataFrame) -> pl.DataFrame:
     """Runs in ascending order of total, then active parameters, as the paper lists models."""
     return runs.sort(
         pl.col("total_params_b").fill_null(float("inf")),
         pl.col("active_params_b").fill_null(float("inf")),
         "title",
+        pl.col("mode").replace_strict(EFFORTS, default=-1, return_dtype=pl.Int8),
         "mode",
         "algorithm",
         "scale",
