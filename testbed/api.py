@@ -204,6 +204,13 @@ class Testbed(Protocol):
     def check(self) -> None:
         """Raise `ComponentDied` when any component is gone."""
 
+    def backends(self) -> dict[str, str]:
+        """Backend (`backend-1` …, by instance number) by `address:port`, as HAProxy sees it.
+
+        With the slots' addresses it says who sat in which slot, once that is over: diagnosis and
+        the record only, no policy ever sees it.
+        """
+
     def usage(self) -> dict[str, ComponentUsage]:
         """Resources used so far, by component."""
 

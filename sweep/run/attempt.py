@@ -312,6 +312,7 @@ class _Attempt:
             last=measured.last,
             slots=dict(measured.counters.addresses),
             slots_changed=measured.counters.slots_changed,
+            backends=self._testbed.backends(),
             usage={name: asdict(used) for name, used in usage.items()},
             versions=self._testbed.versions(),
             bounds=self._task.bounds,

@@ -36,6 +36,8 @@ class RunFacts:
     last: Sample
     slots: Mapping[str, str]
     slots_changed: bool
+    backends: Mapping[str, str]
+    """Backend (`backend-1` …) by address:port."""
     usage: Mapping[str, Mapping[str, Any]]
     versions: Mapping[str, str]
     bounds: Mapping[str, float]
@@ -145,6 +147,10 @@ def summarise(facts: RunFacts) -> dict[str, Any]:
         },
         "slots": dict(facts.slots),
         "slots_changed": facts.slots_changed,
+        # Seen afterwards, never assumed: names of slots say nothing of who sits in them (§3.4).
+        "slot_backends": {
+            slot: facts.backends.get(address) for slot, address in facts.slots.items()
+        },
         "steps": {
             "planned": loop.planned,
             "completed": loop.completed,

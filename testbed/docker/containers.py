@@ -102,6 +102,16 @@ class Containers:
         """Container id by component, of all that were started."""
         return dict(self._ids)
 
+    def addresses(self) -> dict[str, str]:
+        """Component by its address on the network, of all that run."""
+        inside = self.engine.api.inspect_network(self.network)["Containers"]
+        by_id = {container: component for component, container in self._ids.items()}
+        return {
+            entry["IPv4Address"].partition("/")[0]: by_id[container]
+            for container, entry in inside.items()
+            if container in by_id
+        }
+
     def published(self, component: str, port: int) -> int | None:
         """The port of this host's loopback that leads to `port` of a component that runs."""
         state = self.engine.api.inspect_container(self._ids[component])

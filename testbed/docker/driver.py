@@ -1,17 +1,14 @@
-"""The docker driver's life: start, load, stop (paper, §4.1 to §4.3)."""
+"""The docker driver: containers on a network of their own (paper, §4.1 to §4.3)."""
 
 from __future__ import annotations
 
-import logging
 import shutil
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import redis
-
-from testbed.api import Addresses, ComponentUsage, LoadResult, TestbedSpec
+from testbed.api import Addresses, ComponentUsage, TestbedSpec
 from testbed.docker import images, plan
 from testbed.docker.containers import Containers
 from testbed.docker.engine import connect, infrastructure
@@ -19,11 +16,10 @@ from testbed.docker.launch import Launch, require_space
 from testbed.docker.usage import Meter
 from testbed.docker.versions import versions_of
 from testbed.docker.watch import Watch
-from testbed.errors import Interrupted, LoadFailed, OutputFailed, TestbedError
+from testbed.errors import OutputFailed, TestbedError
+from testbed.life import Life
 from testbed.load.session import LoadSession
 from testbed.load.sources import FileSource, RedisSource, TelemetrySource
-
-_log = logging.getLogger(__name__)
 
 _WATCH_EVERY_S = 1.0
 """Each look costs the engine CPU time that the fleet needs."""
@@ -31,18 +27,17 @@ _WATCH_EVERY_S = 1.0
 _LOGGED_CONFIGS = ("haproxy/haproxy.cfg", "prometheus/prometheus.yml")
 
 
-class DockerTestbed:
+class DockerTestbed(Life):
     """A `Testbed` of containers on a network of its own; see `testbed.api.Testbed`."""
 
-    __test__ = False
+    hold_s = _WATCH_EVERY_S
+    settle_s = 3.0  # a busy engine notices late that a process has ended
 
     def __init__(self, spec: TestbedSpec, foreground: bool = False) -> None:
         """`foreground` marks a testbed made by hand, for `python -m testbed down`."""
-        self._spec = spec
+        super().__init__(spec)
         self._foreground = foreground
-        self._interrupted = threading.Event()
         self._launch = Launch(spec, self._interrupted)
-        self._session: LoadSession | None = None
         self._meter: Meter | None = None
         self._watched_s = 0.0
 
@@ -51,29 +46,18 @@ class DockerTestbed:
         """How long each phase of the start and the stop took, in s."""
         return self._launch.phases_s
 
-    def start(self) -> Addresses:
-        """Start everything but the load; return when all N slots are UP in Prometheus' eyes.
+    def _boundary(self, doing: str) -> AbstractContextManager[None]:
+        return infrastructure(doing)
 
-        k6 is started too, but waits in its setup() for the word to go.
-        """
-        try:
-            with infrastructure("starting a testbed"):
-                return self._launch.start(self._foreground)
-        except OSError as error:
-            self.stop()
-            raise TestbedError(f"the testbed can't be started: {error}") from error
-        except BaseException:
-            self.stop()
-            raise
+    def _bring_up(self) -> Addresses:
+        return self._launch.start(self._foreground)
 
-    def start_load(self, out_dir: Path) -> int:
-        """Let the virtual users go; return the unix time in µs at which they were."""
+    def _open_load(self, out_dir: Path) -> LoadSession:
         launch = self._launch
         if launch.addresses is None or launch.containers is None:
             raise TestbedError("start_load() before start()")
         assert launch.workdir is not None and launch.redis is not None
         assert launch.watch is not None and launch.engine is not None
-        out_dir = Path(out_dir)
         require_space(out_dir, launch.settings.least_free_disk_mib)
         folder = launch.workdir.path / "load"
         source: TelemetrySource = RedisSource(launch.redis)
@@ -84,39 +68,12 @@ class DockerTestbed:
                 launch.containers.release("k6")
         generator = _K6(launch.containers, launch.watch)
         summary = folder / Path(plan.SUMMARY_FILE).name
-        self._session = LoadSession(self._spec.load, generator, source, summary, out_dir)
         self._meter = Meter(launch.engine, launch.cpu_plan)
-        try:
-            with infrastructure("the load began"):
-                self._meter.sample(launch.containers.running())
-                return self._session.go(self._guard, self._interrupted, self._spec.start_timeout_s)
-        except redis.RedisError as error:
-            self._settle()
-            raise LoadFailed(f"Redis does not answer: {error}") from error
+        return LoadSession(self._spec.load, generator, source, summary, out_dir)
 
-    def wait_load(self, on_tick: Callable[[], None] | None = None) -> LoadResult:
-        """Wait until the load has ended; see `testbed.api.Testbed`."""
-        if self._session is None:
-            raise TestbedError("wait_load() before start_load()")
-
-        def tick() -> None:
-            if self._meter is not None and self._launch.containers is not None:
-                self._meter.sample(self._launch.containers.running())
-            if on_tick is not None:
-                on_tick()
-
-        try:
-            with infrastructure("the load ran"):
-                return self._session.wait(self._guard, self._interrupted, tick)
-        except LoadFailed:
-            self._settle()
-            raise
-
-    def _settle(self) -> None:
-        """What failed may only be the first sign of a component that is going down."""
-        for _ in range(4):
-            self.check()
-            time.sleep(0.25)
+    def _sample(self) -> None:
+        if self._meter is not None and self._launch.containers is not None:
+            self._meter.sample(self._launch.containers.running())
 
     def check(self) -> None:
         """Raise `ComponentDied` when any component is gone; k6 may end once the load runs."""
@@ -128,11 +85,17 @@ class DockerTestbed:
             self._watched_s = now
             self.check()
 
-    def hold(self) -> None:
-        """Keep a started testbed up; ends by `Interrupted` or `ComponentDied`."""
-        while not self._interrupted.wait(_WATCH_EVERY_S):
-            self.check()
-        raise Interrupted("asked to end")
+    def backends(self) -> dict[str, str]:
+        """Which backend is at which address, as HAProxy sees it: asked of the engine."""
+        if self._launch.containers is None:
+            return {}
+        with infrastructure("asking for the backends' addresses"):
+            found = self._launch.containers.addresses()
+        return {
+            f"{address}:{plan.BACKEND_PORT}": component
+            for address, component in found.items()
+            if component.startswith(plan.BACKEND_PREFIX)
+        }
 
     def usage(self) -> dict[str, ComponentUsage]:
         """Resources used so far, by component; the backends are one."""
@@ -168,18 +131,8 @@ class DockerTestbed:
         except OSError as error:
             raise OutputFailed(f"{out_dir} can't be written: {error}") from error
 
-    def interrupt(self) -> None:
-        """Make a `start` or `wait_load` in another thread end with `Interrupted`, soon."""
-        self._interrupted.set()
-
-    def stop(self) -> None:
-        """Stop everything and remove what it used. Idempotent; never raises."""
-        session = [] if self._session is None else [self._session.abandon]
-        for step in [*session, *self._launch.ends()]:
-            try:
-                step()
-            except Exception:
-                _log.exception("a testbed was not stopped cleanly")
+    def _ends(self) -> Iterable[Callable[[], None]]:
+        return self._launch.ends()
 
 
 class _K6:

@@ -89,6 +89,7 @@ class Evidence:
     usage: dict[str, ComponentUsage]
     versions: dict[str, str]
     final_slots: Slots
+    backends: dict[str, str]
     released_at_us: int
     traces: set[str]
     after_stop: set[str]
@@ -152,6 +153,7 @@ class TestbedConformance:
                 usage=testbed.usage(),
                 versions=testbed.versions(),
                 final_slots=rig.slots(addresses),
+                backends=testbed.backends(),
                 released_at_us=released,
                 traces=traces,
                 after_stop=set(),
@@ -226,6 +228,13 @@ class TestbedConformance:
         assert sorted(count > 0 for count in errors.values()) == [False, False, True]
         # Nobody but HAProxy's clients reached the backends, save for the one probe of this suite.
         assert run.result.http_5xx <= sum(errors.values()) <= run.result.http_5xx + 1
+
+    def test_which_backend_sat_in_which_slot_is_known_afterwards(self, run: Evidence) -> None:
+        sat = {slot: run.backends[row["addr"]] for slot, row in run.final_slots.items()}
+        assert sorted(sat.values()) == ["backend-1", "backend-2", "backend-3"]
+        # Instance 2 is the faulty one (Table 1), and its slot counted the errors.
+        (faulty,) = [slot for slot, row in run.final_slots.items() if int(row["hrsp_5xx"])]
+        assert sat[faulty] == "backend-2"
 
     def test_usage_and_versions_name_every_component(self, run: Evidence) -> None:
         optional = {"dataplane"}

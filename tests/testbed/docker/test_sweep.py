@@ -51,6 +51,9 @@ def test_a_run_has_the_records_of_any_testbed(store: Path, run_id: str) -> None:
     assert summary["steps"]["completed"] >= 1
     assert set(summary["slots"]) == {"api-1", "api-2"}
     assert all(address.endswith(":8000") for address in summary["slots"].values())
+    assert sorted(summary["slot_backends"].values()) == ["backend-1", "backend-2"]
+    faulty = [summary["slot_backends"][slot] for slot in summary["ground_truth"]["faulty_slots"]]
+    assert faulty == (["backend-2"] if "error_on" in run_id else [])
     usage = summary["usage"]
     assert {"k6", "haproxy", "prometheus", "redis", "backends"} <= usage.keys()
     assert all(used["cpu_s"] > 0 and used["throttled_s"] is not None for used in usage.values())
