@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, DockerException, ImageNotFound
+from requests.exceptions import RequestException
 
 from testbed import programs
 from testbed.docker import debian, images
@@ -45,9 +46,7 @@ def build(engine: Engine, which: ImageSet, report: Report, rebuild: bool = False
     if rebuild or _inspect(engine, backend) is None:
         with tempfile.TemporaryDirectory(prefix="drainbench-image-") as folder:
             context = Path(folder)
-            shutil.copy(images.SOURCES / "Dockerfile.backend", context / "Dockerfile")
-            shutil.copy(images.SOURCES / "requirements.lock", context)
-            _copy_backend(context)
+            fill_backend_context(context)
             _docker_build(engine, context, backend, {}, {}, report)
     return [*images.OFFICIAL.values(), backend]
 
@@ -83,7 +82,7 @@ def dataplane_binary() -> Path | None:
     return path if path.is_file() else None
 
 
-def save(engine: Engine, references: Iterable[str], target: Path, report: Report) -> None:
+def save(engine: Engine, references: Sequence[str], target: Path, report: Report) -> None:
     """Write images into one file (docker load reads it too), complete or not at all."""
     partial = target.with_name(target.name + ".partial")
     url = f"{engine.api.base_url}/v{engine.api.api_version}/images/get"
@@ -98,6 +97,10 @@ def save(engine: Engine, references: Iterable[str], target: Path, report: Report
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)
+    except RequestException as error:  # an OSError too, but none of the file's
+        raise TestbedUnavailable(
+            f"the engine did not give all of {', '.join(references)}: {one_line(str(error))}"
+        ) from error
     except OSError as error:
         raise TestbedUnavailable(f"can't write {target}: {one_line(str(error))}") from error
     finally:
@@ -192,6 +195,13 @@ def _fill_context(context: Path, dataplane: Path | None, report: Report) -> dict
         found = re.search(r"Data Plane API\s+v?(\S+)", said.stdout + said.stderr)
         versions["dataplaneapi"] = found.group(1) if found else "unknown"
     return versions
+
+
+def fill_backend_context(context: Path) -> None:
+    """Lay out what Dockerfile.backend copies."""
+    shutil.copy(images.SOURCES / "Dockerfile.backend", context / "Dockerfile")
+    shutil.copy(images.SOURCES / "requirements.lock", context)
+    _copy_backend(context)
 
 
 def _copy_backend(context: Path) -> None:

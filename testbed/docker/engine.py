@@ -15,6 +15,7 @@ from docker.errors import APIError, DockerException, NotFound
 from testbed.errors import ComponentDied, TestbedUnavailable
 
 INSTEAD = "testbed=local needs no Docker"
+NOT_RUNNING = "Docker is not running"
 _GONE = (requests.exceptions.ConnectionError, requests.exceptions.Timeout, ConnectionError)
 
 
@@ -70,7 +71,7 @@ def unavailable(error: BaseException) -> str:
             f"(usermod -aG docker USER, then log in again); {INSTEAD}"
         )
     if "FileNotFoundError" in text or "refused" in text or "No such file" in text:
-        return f"Docker is not running: start it (systemctl start docker), or {INSTEAD}"
+        return f"{NOT_RUNNING}: start it (systemctl start docker), or {INSTEAD}"
     if isinstance(error, requests.exceptions.Timeout):
         return f"the Docker Engine does not answer; restart it, or {INSTEAD}"
     return f"Docker can't be used: {one_line(text)}; {INSTEAD}"

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import tarfile
 import time
 import uuid
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from docker.errors import ImageNotFound
 
+from testbed.backend.settings import to_environment
 from testbed.docker import build, debian, images
 from testbed.docker.engine import Engine
 from testbed.docker.settings import DockerSettings
 from testbed.errors import TestbedUnavailable
+from tests.testbed import builders
 
 
 @pytest.fixture
@@ -57,6 +61,53 @@ def test_files_that_can_not_be_used_are_named(engine: Engine, tmp_path: Path) ->
         build.load(engine, tmp_path / "no.tar", print)
     with pytest.raises(TestbedUnavailable, match="can't write"):
         build.save(engine, [images.debian_image()], tmp_path / "no" / "dir.tar", print)
+
+
+def test_an_engine_that_breaks_off_is_not_called_a_full_disk(
+    engine: Engine, tmp_path: Path
+) -> None:
+    with pytest.raises(TestbedUnavailable, match="the engine did not give all of drainbench/no:1"):
+        build.save(engine, ["drainbench/no:1"], tmp_path / "images.tar", print)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_backends_dockerfile_has_what_it_copies(tmp_path: Path) -> None:
+    build.fill_backend_context(tmp_path)
+    text = (tmp_path / "Dockerfile").read_text()
+    copied = re.findall(r"(?m)^COPY (\S+) \S+$", text)
+    assert copied and all((tmp_path / name).exists() for name in copied)
+    assert text.count("COPY") == len(copied)
+    # As pinned as the lock is, and the Python that the image with everything has.
+    assert re.search(rf"(?m)^FROM python:{re.escape(debian.PYTHON)}\.\d+-slim-bookworm$", text)
+    assert text.rstrip().splitlines()[-1] == "USER 65534:65534"
+
+
+def test_the_backends_image_needs_nothing_beyond_its_lock(tmp_path: Path) -> None:
+    """The application starts from what the Dockerfile copies and the lock installs, alone."""
+    context, installed = tmp_path / "context", tmp_path / "installed"
+    context.mkdir()
+    installed.mkdir()
+    build.fill_backend_context(context)
+    lock = (context / "requirements.lock").read_text()
+    for name in re.findall(r"(?m)^([\w.-]+)==", lock):
+        for file in distribution(name).files or ():
+            top = file.parts[0]
+            if top != ".." and not (installed / top).exists():
+                (installed / top).symlink_to(distribution(name).locate_file(top))
+    code = (
+        f"import sys; sys.path[:0] = [{str(context)!r}, {str(installed)!r}]\n"
+        "import gunicorn.app.wsgiapp, gunicorn.workers.gthread\n"
+        "import testbed.backend.app, testbed.backend.gunicorn_conf\n"
+        "from testbed.backend.settings import to_environment\n"
+        "app = testbed.backend.app.create_app({'INSTANCE': '1', 'DRAINBENCH_FLEET': sys.argv[1]})\n"
+        "assert app.test_client().get('/work').status_code in (200, 500)\n"
+        "assert app.test_client().get('/metrics').status_code == 200\n"
+    )
+    fleet = to_environment(builders.fleet())["DRAINBENCH_FLEET"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, fleet], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_our_image_says_what_is_inside(engine: Engine) -> None:
