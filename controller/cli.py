@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from controller.api import Policy
+from controller.arguments import Parser, seconds
 from controller.attach import Attached, Target, attach
 from controller.config import ControllerConfig
 from controller.errors import ControllerError, RequestError
@@ -31,7 +32,7 @@ _CONF = Path(__file__).resolve().parent.parent / "conf"
 
 def parser() -> argparse.ArgumentParser:
     """The options of `python -m controller`."""
-    cli = argparse.ArgumentParser(
+    cli = Parser(
         prog="python -m controller",
         description="Attach the control loop to an HAProxy and a Prometheus that exist already.",
     )
@@ -73,8 +74,8 @@ def parser() -> argparse.ArgumentParser:
     who.add_argument("--prompt", type=Path, default=_CONF / "prompt" / "paper.yaml", metavar="FILE")
     how = cli.add_argument_group("how")
     how.add_argument("--shadow", action="store_true", help="decide and record, act on nothing")
-    how.add_argument("--duration", type=float, metavar="SECONDS", help="default: until Ctrl-C")
-    how.add_argument("--interval", type=float, metavar="SECONDS", help="default: the config's 10")
+    how.add_argument("--duration", type=seconds, metavar="SECONDS", help="default: until Ctrl-C")
+    how.add_argument("--interval", type=seconds, metavar="SECONDS", help="default: the config's 10")
     how.add_argument(
         "--config", type=Path, default=_CONF / "controller" / "paper.yaml", metavar="FILE"
     )
@@ -83,9 +84,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
     if not isinstance(value, dict):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON object")
     return value
 
 

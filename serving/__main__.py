@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from serving.api import ModelSpec, ServerSpec
+from serving.arguments import Parser
 from serving.endpoints import server_spec_from_config
 from serving.errors import (
     BadModel,
@@ -68,25 +69,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _list(registry: dict[str, ModelSpec]) -> None:
-    table = Table(title="Models", title_justify="left")
+    # Without a frame it fits on 80 columns.
+    table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=True)
     table.add_column("model", no_wrap=True)
-    table.add_column("family")
-    table.add_column("params (B)", justify="right")
-    table.add_column("active (B)", justify="right")
+    table.add_column("params\n(B)", justify="right")
+    table.add_column("active\n(B)", justify="right")
     table.add_column("arch.")
-    table.add_column("modes")
-    table.add_column("size", justify="right")
+    table.add_column("modes", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
     table.add_column("weights")
     for name, model in sorted(registry.items(), key=_by_size):
         modes = "/".join(mode.name for mode in model.modes)
         if model.weights is None:
-            table.add_row(name, "", "", "", "", modes, "", "[dim]none needed[/dim]")
+            table.add_row(name, "", "", "", modes, "", "[dim]none needed[/dim]")
             continue
         size, measured = size_bytes(model)
         present = "[green]here[/green]" if is_present(model.weights) else "not here"
         table.add_row(
             name,
-            model.family,
             f"{model.total_params_b:g}",
             f"{model.active_params_b:g}",
             (model.architecture or "").replace("efficient_sparse", "eff. sparse"),
@@ -163,7 +163,7 @@ def _server_spec(args: argparse.Namespace) -> ServerSpec:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving",
         description="Models of the registry, their weights, a llama-server by hand.",
         epilog=_EXAMPLES,

@@ -169,7 +169,7 @@ class LlamaServer:
                 raise StartTimeout(
                     f"{self._model.name}: llama-server was not ready after "
                     f"{self._spec.load_timeout_s:.0f} s (serving.load_timeout_s); last seen: "
-                    f"{seen}; end of {self._log_path}:\n{self._child.log_tail()}"
+                    f"{seen}; end of {self._log_path}: {_one_line(self._child.log_tail())}"
                 )
             time.sleep(_POLL_S)
 
@@ -185,13 +185,18 @@ class LlamaServer:
         tail = self._child.log_tail()
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         hint = ""
-        if "couldn't bind" in tail:
-            hint = f"; port {self._spec.port} is taken: set serving.port=0 for a free one"
+        if "couldn't bind" in tail and self._spec.port:
+            hint = (
+                f"; port {self._spec.port} is taken: set serving.port=0 for a free one, or "
+                f"{self._spec.host} is no address of this machine"
+            )
+        elif "couldn't bind" in tail:
+            hint = f"; {self._spec.host} is no address of this machine: set serving.host"
         elif "invalid argument" in tail:
             hint = "; this llama-server lacks a flag: `make llama-server` builds one that has it"
         return (
             f"{self._model.name}: llama-server ended {how} {when}{hint}; "
-            f"end of {self._log_path}:\n{tail}"
+            f"end of {self._log_path}: {_one_line(tail)}"
         )
 
     def _verified_report(self, root: str, layers: int) -> dict[str, Any]:
@@ -204,6 +209,11 @@ class LlamaServer:
             raise ServerMismatch(f"{self._model.name}: llama-server's report: {error}") from None
         log = self._log_path.read_text(encoding="utf-8", errors="replace")
         return verified_report(self._model, self._spec, layers, props, listed, log)
+
+
+def _one_line(tail: str) -> str:
+    """The last lines of a log as a part of a message of one line."""
+    return " | ".join(line.strip() for line in tail.splitlines()[-4:])
 
 
 def _listening_port(pid: int) -> int | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from sweep.arguments import Parser
 from sweep.errors import RequestError
 
 CONF_DIR = Path(__file__).resolve().parent.parent / "conf"
@@ -33,6 +36,7 @@ def main() -> None:
     # Hydra would print its own error and exit with 1; with this set it lets exceptions pass.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
+        _check_arguments()
         _single()
         if _composed:
             from sweep.main import run_jobs
@@ -40,12 +44,26 @@ def main() -> None:
             raise SystemExit(run_jobs([[]], lambda _rest: _composed[0]))
     except RequestError as error:
         _refuse(str(error))
+    except MissingMandatoryValue as error:
+        _refuse(f"{error.full_key} has no default: give it, as in {error.full_key}=…")
     except (HydraException, OmegaConfBaseException) as error:
         _refuse(_one_line(error))
     except ValueError as error:
         if not str(error).startswith("Config group override must be"):
             raise
         _refuse(f"a group needs the name of one of its options, not null or a number: {error}")
+
+
+class _Flags(Parser):
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments"):
+            message += " (all KEY=VALUE go together, after flags such as -m)"
+        super().error(message)
+
+
+def _check_arguments() -> None:
+    """Parse once with Hydra's own grammar: Hydra would print a usage block about a wrong flag."""
+    _Flags(prog="python -m sweep", parents=[get_args_parser()], add_help=False).parse_args()
 
 
 def _one_line(error: Exception) -> str:

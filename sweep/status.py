@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -16,6 +15,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from sweep.arguments import Parser
 from sweep.progress import duration_text
 from sweep.store.lock import held
 from sweep.store.owner import Owner
@@ -118,7 +118,7 @@ def print_status(console: Console, store: RunStore, status: Status) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 2 when there is no run store at DIR."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m sweep.status",
         description="Progress of a sweep: done, running, failed, to do, time left.",
     )

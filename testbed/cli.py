@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from types import FrameType
 # The factory and the docker driver are imported where they are needed: they are slow to load.
 from testbed import leftovers
 from testbed.api import Addresses, FleetSpec, LoadResult, LoadSpec, ServerProfile, TestbedSpec
+from testbed.arguments import Parser, seconds
 from testbed.errors import Interrupted, TestbedError
 from testbed.leftovers import TestbedInfo, list_testbeds, sweep_leftovers
 from testbed.workdir import WorkDir
@@ -40,7 +42,7 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="python -m testbed",
         description="Bring up one fleet behind HAProxy, and see or remove the ones that exist.",
         epilog=_EPILOG,
@@ -58,13 +60,13 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--workers", type=int, default=1, help="gunicorn workers of a backend")
     up.add_argument("--threads", type=int, default=4, help="threads of a worker")
     up.add_argument(
-        "--load", type=float, metavar="SECONDS", help="let 10 N virtual users go for so long"
+        "--load", type=seconds, metavar="SECONDS", help="let 10 N virtual users go for so long"
     )
     up.add_argument("--telemetry", choices=["redis", "file"], default="redis")
     up.add_argument(
         "--out", type=Path, default=Path("testbed-run"), help="folder for the load's records"
     )
-    up.add_argument("--start-timeout", type=float, default=60.0, metavar="SECONDS")
+    up.add_argument("--start-timeout", type=seconds, default=60.0, metavar="SECONDS")
     commands.add_parser("ps", help="list testbeds with owner, age and state")
     down = commands.add_parser("down", help="end one testbed")
     down.add_argument("id", help="as `ps` shows it")
@@ -135,8 +137,11 @@ def _up(arguments: argparse.Namespace) -> int:
     from testbed.factory import check, create
 
     spec = _spec(arguments)
-    if problems := check(arguments.driver, spec):
-        print("\n".join(f"error: {problem}" for problem in problems), file=sys.stderr)
+    problems = check(arguments.driver, spec)
+    if arguments.load is not None and (problem := _unwritable(arguments.out)):
+        problems.append(problem)
+    if problems:
+        print(f"error: {'; '.join(problems)}", file=sys.stderr)
         return 2
     testbed = create(arguments.driver, spec, foreground=True)
 
@@ -162,6 +167,15 @@ def _up(arguments: argparse.Namespace) -> int:
     finally:
         testbed.stop()
     return 0
+
+
+def _unwritable(folder: Path) -> str | None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return f"{folder} can't be written ({error.strerror}): choose another place with --out"
 
 
 def describe(addresses: Addresses) -> str:

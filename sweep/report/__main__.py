@@ -6,20 +6,18 @@ nothing to report on, or the request is wrong; 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweep.arguments import Parser
 from sweep.report.errors import ReportError
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line."""
-    p = argparse.ArgumentParser(
-        prog="python -m sweep.report", description="Tables and figures of a run store."
-    )
+    p = Parser(prog="python -m sweep.report", description="Tables and figures of a run store.")
     p.add_argument("dir", type=Path, metavar="DIR", help="run store, such as outputs/main")
     p.add_argument(
         "--tables",

@@ -252,6 +252,29 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(
     assert len(errors.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--prometheus", "http://h"),
+        *(("--interval", "nan"), ("--duration", "-1"), ("--temperature", "x"), ("--policy", "x")),
+        ("--extra-body", "x"),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from controller.cli import main
+
+    needed = ("--prometheus", "http://h", "--haproxy", "/h")
+    with pytest.raises(SystemExit) as refused:
+        main([*(needed if len(arguments) == 2 and arguments[0] not in needed else ()), *arguments])
+    assert refused.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and "--help" in line
+    assert not arguments or arguments[0] in line or "--haproxy" in line
+
+
 def test_python_m_controller_has_help() -> None:
     done = subprocess.run(
         command("--help"), capture_output=True, text=True, timeout=60, env=os.environ, check=False

@@ -49,11 +49,19 @@ def hub() -> Iterator[str]:
 def test_list_shows_every_model_and_what_is_here(tmp_path: Path) -> None:
     done = serving("list", HF_HUB_CACHE=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    lines = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if "│" in line}
-    assert len(lines) == 18
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line[:1].strip()}
+    assert len(set(lines) & {path.stem for path in (CONF / "model").glob("*.yaml")}) == 16
+    assert {"local/smollm2-135m", "baseline/threshold"} <= set(lines)
     assert "think/nothink" in lines["qwen3.5-35b-a3b"] and "~70.0 GB" in lines["qwen3.5-35b-a3b"]
     assert "low/medium/high" in lines["gpt-oss-20b"] and "not here" in lines["gpt-oss-20b"]
     assert "error_on/error_off" in lines["static"] and "none needed" in lines["static"]
+
+
+def test_list_fits_on_80_columns(tmp_path: Path) -> None:
+    done = serving("list", HF_HUB_CACHE=str(tmp_path), COLUMNS="80")
+    assert "…" not in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert "qwen3.5-35b-a3b" in done.stdout and "local/smollm2-135m" in done.stdout
 
 
 def test_help_teaches() -> None:
@@ -68,6 +76,8 @@ def test_help_teaches() -> None:
         (["pull", "qwen4"], "no model 'qwen4' in the registry; did you mean"),
         (["serve", "static"], "static is a policy without a model"),
         (["serve", "qwen3-4b"], "fetch it: python -m serving pull qwen3-4b"),
+        ([], "arguments are required: COMMAND"),
+        (["serve", "qwen3-4b", "--port", "x"], "'x' is no port; python -m serving serve --help"),
         (["--conf", "/nowhere", "list"], "no model files; give the configuration folder"),
     ],
 )

@@ -231,6 +231,14 @@ def test_more_context_than_the_model_has_is_refused(
     assert running_of_ours() == before
 
 
+def test_a_host_that_is_not_here_is_named(smollm2: ModelSpec, real_server: ServerSpec) -> None:
+    server = LlamaServer(smollm2, replace(real_server, host="192.0.2.1"))
+    with pytest.raises(ServerDied, match=r"192\.0\.2\.1 is no address of this machine") as died:
+        server.start()
+    server.stop()
+    assert "\n" not in str(died.value)
+
+
 def test_a_taken_port_is_named(smollm2: ModelSpec, real_server: ServerSpec) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -81,6 +81,32 @@ def test_a_wrong_request_is_said_in_one_line(capsys: pytest.CaptureFixture[str])
     assert "no testbed 'nothing'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["nope"], ["up", "-n", "x"], ["up", "--load", "nan"], ["up", "--load", "x"]),
+        *(["up", "--start-timeout", "-1"], ["up", "--driver", "x"], ["down"]),
+    ],
+)
+def test_wrong_arguments_are_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        cli.main(arguments)
+    assert refused.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and "--help" in line
+
+
+def test_all_that_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    out = str(tmp_path / "file" / "out")
+    assert cli.main(["up", "-n", "-1", "--load", "2", "--out", out]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "a fleet of -1 backends" in line
+    assert "choose another place with --out" in line
+
+
 def test_the_table_shows_dead_owners() -> None:
     info = TestbedInfo(
         id="abc",

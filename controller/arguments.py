@@ -1,0 +1,26 @@
+"""The grammar of this room's command lines, with one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one line that names the way out, instead of a usage block; exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, f"error: {' '.join(message.split())}; {self.prog} --help tells more\n")
+
+
+def seconds(text: str) -> float:
+    """A time above 0, in s; neither infinite nor nan."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
