@@ -1,21 +1,24 @@
 """`python -m sweep [-m] OVERRIDES`: run what is missing of a sweep.
 
 Exit codes: 0 all asked-for runs are complete; 1 some run failed for good; 2 the request itself
-is wrong; 130 stopped by Ctrl-C.
+is wrong; 130 stopped by Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 STOPPED = "drainbench: stopped. Run the same command again to complete what is missing."
 
 
 def main() -> None:
-    """Ctrl-C ends the command in one line from its first import on.
+    """Ctrl-C and SIGTERM end the command in one line from its first import on.
 
-    While runs are under way it is the runner that takes the signal, and stops them first.
+    While runs are under way it is the runner that takes the signals, and stops them first.
     """
+    signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         from sweep import command
 
@@ -23,6 +26,10 @@ def main() -> None:
     except KeyboardInterrupt:
         print(STOPPED, file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

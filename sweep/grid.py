@@ -182,11 +182,12 @@ def _expand_modes(
 
 
 def _add(points: dict[str, RunPoint], point: RunPoint) -> None:
-    known = points.get(point.run_id)
-    if known is not None and known.fingerprint != point.fingerprint:
+    known = points.setdefault(point.run_id, point)
+    if known.config["sweep"] != point.config["sweep"]:
+        raise RequestError("sweep.* can't be an axis of the grid: give each key one value")
+    if known.fingerprint != point.fingerprint:
         raise RequestError(
             f"two grid points are both called {point.run_id} and differ in "
             f"{'; '.join(differences(known.config, point.config))}: "
             "sweep them in two run stores (sweep.name=…)"
         )
-    points.setdefault(point.run_id, point)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -196,7 +197,7 @@ def _closing_words(
     console.print(
         f"{len(plan.todo) - len(missing)} runs completed, {len(failed)} failed"
         f"{f', {left} not made' if left else ''}. "
-        f"Tables: python -m sweep.report {store.root}",
+        f"Tables: python -m sweep.report {shlex.quote(str(store.root))}",
         highlight=False,
         soft_wrap=True,
     )

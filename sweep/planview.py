@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 
 from rich.console import Console
@@ -43,7 +44,7 @@ def print_plan(
             f"about {duration_text(expected_s)}"
         )
     else:
-        say(f"Nothing to do. Tables: python -m sweep.report {store.root}")
+        say(f"Nothing to do. Tables: python -m sweep.report {shlex.quote(str(store.root))}")
 
 
 def _print_models(console: Console, plan: Plan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ def ray_session(*, dashboard: bool) -> Iterator[RaySession]:
 def _started(dashboard: bool) -> Iterator[RaySession]:
     import ray
 
+    on_sigterm = signal.getsignal(signal.SIGTERM)  # Ray takes it over, and would exit with 15
     try:
         context = _first_success(
             lambda: ray.init(
@@ -68,6 +70,7 @@ def _started(dashboard: bool) -> Iterator[RaySession]:
             ),
             ray.shutdown,
         )
+        signal.signal(signal.SIGTERM, on_sigterm)
         url = context.dashboard_url
         yield RaySession(f"http://{url}" if url else None, _servants())
     finally:

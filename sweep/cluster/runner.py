@@ -113,7 +113,10 @@ class Runner:
             for number, handler in previous.items():
                 signal.signal(number, handler)
         if self._storage_error is not None:
-            raise StorageError(self._storage_error)
+            raise StorageError(
+                f"{self._storage_error}. Make room there and run the same command again, or "
+                "choose another place with sweep.dir=…"
+            )
         return dict(self._scheduler.failed)
 
     # --- the loop -------------------------------------------------------------------------------

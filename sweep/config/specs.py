@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from controller.config import ControllerConfig
@@ -21,6 +21,7 @@ from sweep.grid import RunPoint
 from sweep.run.policy import check_policy
 from testbed.api import FleetSpec, LoadSpec, ServerProfile, TestbedSpec
 from testbed.factory import KINDS
+from testbed.programs import PROGRAMS
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,36 @@ def controller_config(point: RunPoint) -> ControllerConfig:
 def fleet_spec(point: RunPoint) -> FleetSpec:
     """The fleet of a run: errors are on but for the static error-off arm (paper, §3.3)."""
     fleet = point.config["fleet"]
-    if not fleet["profiles"]:
+    profiles = fleet["profiles"]
+    if not isinstance(profiles, list) or not all(isinstance(p, Mapping) for p in profiles):
+        raise RequestError(f"fleet.profiles={profiles}: a list of profiles is needed")
+    if not profiles:
         raise RequestError("fleet.profiles is empty: one profile at least is needed")
     error_off = point.policy == "static" and point.mode == "error_off"
     return FleetSpec(
         backends=point.scale,
-        profiles=tuple(ServerProfile(**profile) for profile in fleet["profiles"]),
+        profiles=tuple(_profile(p, f"fleet.profiles[{i}]") for i, p in enumerate(profiles)),
         error_mode="error_off" if error_off else "error_on",
         seed=point.seed,
         workers=_count(fleet["workers"], "fleet.workers"),
         threads=_count(fleet["threads"], "fleet.threads"),
     )
+
+
+def _profile(values: Mapping[str, Any], key: str) -> ServerProfile:
+    known = {field.name: field for field in fields(ServerProfile)}
+    if unknown := [name for name in values if name not in known]:
+        raise RequestError(f"{key}.{unknown[0]} is unknown: there are {', '.join(known)}")
+    needed = [name for name, field in known.items() if field.default is MISSING]
+    if absent := [name for name in needed if name not in values]:
+        raise RequestError(f"{key}.{absent[0]} is missing: every profile needs {', '.join(needed)}")
+    for name, value in values.items():
+        number = _not_negative(value, f"{key}.{name}")
+        if name in ("error_rate", "spike_probability") and number > 1:
+            raise RequestError(f"{key}.{name}={value}: a share from 0 to 1 is needed")
+        if known[name].type == "int" and not isinstance(value, int):
+            raise RequestError(f"{key}.{name}={value}: a whole number is needed")
+    return ServerProfile(**values)
 
 
 def load_spec(point: RunPoint) -> LoadSpec:
@@ -101,15 +121,18 @@ def load_spec(point: RunPoint) -> LoadSpec:
     if load["profile"] not in ("steady", "ramp"):
         raise RequestError(f"load.profile={load['profile']}: choose steady or ramp")
     stages = load.get("stages") or ()
-    if load["profile"] == "ramp" and not math.isclose(sum(share for share, _ in stages), 1.0):
+    if not _are_pairs(stages) or (
+        load["profile"] == "ramp" and not math.isclose(sum(share for share, _ in stages), 1.0)
+    ):
         raise RequestError(
             "load.stages: a ramp needs [share of the duration, rate] pairs whose shares add up to 1"
         )
-    least, most = float(load["sleep_min_ms"]), float(load["sleep_max_ms"])
-    if not 0 <= least <= most < math.inf:
+    least = _not_negative(load["sleep_min_ms"], "load.sleep_min_ms")
+    most = _not_negative(load["sleep_max_ms"], "load.sleep_max_ms")
+    if least > most:
         raise RequestError(
             f"load.sleep_min_ms={least:g} and load.sleep_max_ms={most:g}: "
-            "the first must be 0 or more, the second not less than it"
+            "the second must not be less than the first"
         )
     return LoadSpec(
         profile=load["profile"],
@@ -124,7 +147,10 @@ def load_spec(point: RunPoint) -> LoadSpec:
         stages=tuple(
             (float(share) * duration, float(rate) * point.scale) for share, rate in stages
         ),
-        start_rate_rps=float(load.get("start_rate_rps_per_backend") or 0.0) * point.scale,
+        start_rate_rps=_not_negative(
+            load.get("start_rate_rps_per_backend") or 0.0, "load.start_rate_rps_per_backend"
+        )
+        * point.scale,
         request_timeout_s=_positive(load["request_timeout_s"], "load.request_timeout_s"),
     )
 
@@ -149,9 +175,22 @@ def testbed_spec(point: RunPoint) -> TestbedSpec:
             testbed.get("scrape_interval_s", 1.0), "testbed.scrape_interval_s"
         ),
         start_timeout_s=_positive(testbed["start_timeout_s"], "testbed.start_timeout_s"),
-        programs={k: str(v) for k, v in (testbed.get("programs") or {}).items() if v},
+        programs=_programs(testbed.get("programs") or {}),
         options={k: v for k, v in testbed.items() if k not in _FOR_EVERY_DRIVER},
     )
+
+
+def _programs(paths: Any) -> dict[str, str]:
+    if not isinstance(paths, Mapping):
+        raise RequestError(
+            f"testbed.programs={paths}: paths by name are needed, as in testbed.programs.k6=/opt/k6"
+        )
+    for name, path in paths.items():
+        if name not in PROGRAMS:
+            raise RequestError(f"testbed.programs.{name}: there are {', '.join(PROGRAMS)}")
+        if path is not None and not isinstance(path, str):
+            raise RequestError(f"testbed.programs.{name}={path}: a path is needed")
+    return {name: path for name, path in paths.items() if path}
 
 
 def serving_plan(point: RunPoint) -> ServingPlan:
@@ -163,9 +202,26 @@ def serving_plan(point: RunPoint) -> ServingPlan:
 
 
 def _positive(value: Any, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if not _is_number(value) or value <= 0:
         raise RequestError(f"{key}={value}: a number above 0 is needed")
     return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _not_negative(value: Any, key: str) -> float:
+    if not _is_number(value) or value < 0:
+        raise RequestError(f"{key}={value}: a number, 0 or more, is needed")
+    return float(value)
+
+
+def _are_pairs(stages: Any) -> bool:
+    return isinstance(stages, list | tuple) and all(
+        isinstance(stage, list | tuple) and len(stage) == 2 and all(map(_is_number, stage))
+        for stage in stages
+    )
 
 
 def _count(value: Any, key: str) -> int:

@@ -33,7 +33,8 @@ class StoreLock:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StorageError(
-                f"the run store {self._path.parent} can't be written: {error.strerror}"
+                f"the run store {self._path.parent} can't be written: {error.strerror}. "
+                "Choose another place with sweep.dir=…"
             ) from error
         try:
             _lock_now(fd)

@@ -15,9 +15,11 @@ import pytest
 
 from sweep.__main__ import main as command_line
 from sweep.cluster.ray_session import RaySession, _first_success
-from sweep.errors import RequestError
+from sweep.errors import RequestError, StorageError
+from sweep.report.__main__ import main as report_main
 from sweep.status import main as status_main
 from sweep.store.atomic import append_line, write_json, write_yaml
+from sweep.store.lock import StoreLock
 from sweep.store.owner import Owner
 from sweep.store.paths import RunStore
 
@@ -74,6 +76,16 @@ def test_unknown_mode_names_the_models_own():
     assert "high, low, medium" in line
 
 
+def test_a_wrong_flag_is_one_line_too():
+    line = refusal("--nope")
+    assert "unrecognized arguments: --nope" in line and "python -m sweep --help" in line
+    assert "all KEY=VALUE go together" in refusal("model=static", "-m", "scale=3,5")
+
+
+def test_a_key_without_a_default_is_named_in_full():
+    assert "serving.base_url=" in refusal("model=local/smollm2-135m", "serving=url")
+
+
 def test_empty_glob():
     assert "the grid is empty" in refusal("-m", "model=glob(nothing*)")
 
@@ -122,6 +134,13 @@ def test_a_store_that_can_not_be_written(tmp_path):
 def test_too_little_disk(tmp_path):
     line = refusal("model=static", f"sweep.dir={tmp_path}/s", "sweep.min_free_disk_mib=999999999")
     assert "MiB are free" in line
+
+
+def test_a_lock_that_can_not_be_written(tmp_path):
+    lock = tmp_path / ".lock"
+    lock.mkdir()
+    with pytest.raises(StorageError, match=r"can't be written: .*sweep\.dir="):
+        StoreLock(lock).acquire()
 
 
 def test_a_store_whose_record_can_not_be_written(tmp_path):
@@ -195,6 +214,31 @@ def test_ctrl_c_before_the_first_run_is_one_line(monkeypatch, capsys):
     assert stopped.value.code == 130
     (line,) = capsys.readouterr().err.splitlines()
     assert "Run the same command again" in line
+
+
+def test_sigterm_before_the_first_run_is_the_same_line():
+    code = (
+        "import os, signal, sys, types\n"
+        "fake = types.ModuleType('sweep.command')\n"
+        "fake.main = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.modules['sweep.command'] = fake\n"
+        "from sweep.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 130
+    (line,) = done.stderr.splitlines()
+    assert "Run the same command again" in line
+
+
+@pytest.mark.parametrize("main", [status_main, report_main])
+@pytest.mark.parametrize("arguments", [[], ["store", "--nope"]])
+def test_status_and_report_refuse_wrong_arguments_in_one_line(main, arguments, capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(arguments)
+    assert refused.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("drainbench: ") and "--help" in line
 
 
 # --- Ray ------------------------------------------------------------------------------------------

@@ -206,7 +206,9 @@ def test_every_grid_point_of_the_paper_makes_specifications(paper_grid):
     [
         *("duration_s=inf", "duration_s=nan", "load.sleep_max_ms=nan", "seed=4294967295"),
         *("load.profile=x", "load.vus_per_backend=1.5", "load.sleep_min_ms=100"),
-        *("fleet.threads=1.5", "fleet.profiles=[]", "testbed.kind=x", "testbed.programs=x"),
+        *("fleet.threads=1.5", "fleet.profiles=[]", "fleet.profiles=x", "fleet.profiles=[1]"),
+        *("testbed.kind=x", "testbed.programs=x", "testbed.programs.k6=[1]"),
+        *("load.sleep_min_ms=x", "load.sleep_max_ms=true", "load.request_timeout_s=x"),
         *("model.name=a/b", "model.modes=null"),
     ],
 )
@@ -215,8 +217,44 @@ def test_wrong_values_are_refused_with_their_key(override):
         for point in grid_of("model=static", override).points:
             check_point(point)
     key = override.partition("=")[0]
-    assert key in str(refused.value) or override.endswith(("inf", "nan", "programs=x"))
+    assert key in str(refused.value) or override.endswith(("inf", "nan"))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("profile", "wrong"),
+    [
+        ("{base_ms:x,jitter_ms:1,error_rate:0}", "fleet.profiles[1].base_ms=x"),
+        ("{base_ms:1.5,jitter_ms:1,error_rate:0}", "fleet.profiles[1].base_ms=1.5"),
+        ("{base_ms:1,jitter_ms:-1,error_rate:0}", "fleet.profiles[1].jitter_ms=-1"),
+        ("{base_ms:1,jitter_ms:1,error_rate:5}", "fleet.profiles[1].error_rate=5"),
+        ("{base_ms:1,jitter_ms:1}", "fleet.profiles[1].error_rate is missing"),
+        ("{base_ms:1,jitter_ms:1,error_rate:0,x:1}", "fleet.profiles[1].x is unknown"),
+    ],
+)
+def test_a_wrong_profile_is_refused_with_its_key(profile, wrong):
+    right = "{base_ms:8,jitter_ms:3,error_rate:0.5}"
+    with pytest.raises(RequestError) as refused:
+        check_point(grid_of("model=static", f"fleet.profiles=[{right},{profile}]").points[0])
+    assert wrong in str(refused.value)
+
+
+@pytest.mark.parametrize("stages", ["x", "[1]", "[[1]]", "[[1,2,3]]", "[[1,x]]", "[[0.5,1]]"])
+def test_wrong_stages_are_refused(stages):
+    with pytest.raises(RequestError, match=r"load\.stages"):
+        check_point(grid_of("model=static", "load=ramp", f"load.stages={stages}").points[0])
+
+
+def test_a_program_that_no_testbed_has_is_refused():
+    with pytest.raises(RequestError, match=r"testbed\.programs\.k7: there are haproxy"):
+        check_point(grid_of("model=static", "+testbed.programs.k7=/opt/k7").points[0])
+
+
+@pytest.mark.parametrize("axis", ["sweep.dir=a,b", "sweep.testbeds=1,2"])
+def test_where_a_sweep_goes_is_no_axis(axis):
+    """Else the runs of the second value would silently not be made: they have the same ids."""
+    with pytest.raises(RequestError, match=r"sweep\.\* can't be an axis"):
+        compose_grid(jobs("model=static", axis), composer)
 
 
 def test_an_llm_needs_a_system_prompt():
