@@ -29,7 +29,10 @@ def versions_of(
         versions[f"image {reference}"] = images.ids[role]
         marks = images.labels[role]
         with suppress(ValueError):
-            versions |= json.loads(marks.get(VERSIONS_LABEL, "{}"))
+            inside = json.loads(marks.get(VERSIONS_LABEL, "{}"))
+            # Not to be taken for the Python that the run itself was made with.
+            python = inside.pop("python", None)
+            versions |= inside | ({"backend python": python} if python else {})
         if role not in versions and role not in ("backend", "dataplane"):
             tag = reference.rsplit(":", 1)[-1]
             versions[role] = str(marks.get(_OCI_VERSION) or tag).removeprefix("v")

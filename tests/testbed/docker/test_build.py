@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
+import httpx
 import pytest
 from docker.errors import ImageNotFound
 
@@ -20,6 +21,7 @@ from testbed.backend.settings import to_environment
 from testbed.docker import build, debian, images
 from testbed.docker.engine import Engine
 from testbed.docker.settings import DockerSettings
+from testbed.docker.versions import versions_of
 from testbed.errors import TestbedUnavailable
 from tests.testbed import builders
 
@@ -116,6 +118,14 @@ def test_our_image_says_what_is_inside(engine: Engine) -> None:
     assert build.missing(engine, DockerSettings()) == []
     marks = engine.api.inspect_image(images.debian_image())["Config"]["Labels"]
     assert '"haproxy": "2.' in marks[images.VERSIONS_LABEL]
+
+
+def test_versions_are_told_without_a_testbed(engine: Engine) -> None:
+    settings = DockerSettings()
+    found = versions_of(engine, images.resolve(engine, settings), None, httpx.Client())
+    assert {"docker", "haproxy", "prometheus", "redis", "k6", "flask", "gunicorn"} <= found.keys()
+    assert found["backend python"] == debian.PYTHON
+    assert "python" not in found, "that is the version of the Python which makes the run"
 
 
 def test_what_is_here_is_not_built_again(engine: Engine) -> None:
