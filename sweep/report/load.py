@@ -34,6 +34,7 @@ _POINT = {
     "mode": pl.String,
     "algorithm": pl.String,
     "scale": pl.Int32,
+    "vus": pl.Int64,
     "seed": pl.Int64,
     "error_mode": pl.String,
     "duration_s": pl.Float64,
@@ -197,6 +198,7 @@ def _point(run_id: str, summary: Mapping[str, Any]) -> dict[str, Any]:
             "run_id": run_id,
             **{k: str(point[k]) for k in ("model", "mode", "algorithm")},
             **{k: int(point[k]) for k in ("scale", "seed")},
+            "vus": _vus(summary),
             "title": model.get("title") or point["model"],
             **{k: model.get(k) for k in ("policy", "family", "architecture")},
             **{k: model.get(k) for k in ("active_params_b", "total_params_b")},
@@ -205,6 +207,12 @@ def _point(run_id: str, summary: Mapping[str, Any]) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _Unusable("unreadable", f"summary.json: {type(error).__name__} {error}") from error
+
+
+def _vus(summary: Mapping[str, Any]) -> int | None:
+    """Virtual users of a run; None where its summary was written before they were recorded."""
+    users = (summary.get("load") or {}).get("vus")
+    return None if users is None else int(users)
 
 
 def _cached(paths: RunPaths, found: RunAggregates, counts: ValueCounts | None) -> bool:

@@ -128,6 +128,7 @@ def summarise(facts: RunFacts) -> dict[str, Any]:
         ),
         "t0_us": facts.t0_us,
         "load": {
+            "vus": load_spec(point).vus,
             "requests": load.requests,
             "http_5xx": load.http_5xx,
             "transport_errors": load.transport_errors,

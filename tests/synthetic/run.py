@@ -89,6 +89,11 @@ class SyntheticRun:
         return tuple(s for s in self.slots if s not in self.faulty)
 
     @property
+    def vus(self) -> int:
+        """Virtual users, ten a backend (paper, Table 5)."""
+        return 10 * self.scale
+
+    @property
     def step_count(self) -> int:
         """Completed steps."""
         if self.steps is not None:

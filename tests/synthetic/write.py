@@ -84,13 +84,12 @@ def requests_frame(run: SyntheticRun) -> pl.DataFrame:
     if run.transport_errors:
         lost = ranked[-run.transport_errors :]
         status[lost], duration_us[lost] = 0, 0
-    vus = 10 * run.scale
     order = np.arange(n)
     return pl.DataFrame(
         {
             "ts_us": ms.astype(np.int64) * 1000 + T0_US,
-            "vu": (order % vus + 1).astype(np.int32),
-            "iteration": (order // vus).astype(np.int32),
+            "vu": (order % run.vus + 1).astype(np.int32),
+            "iteration": (order // run.vus).astype(np.int32),
             "status": status,
             "duration_us": duration_us,
             "dns_us": np.zeros(n, np.int32),
@@ -307,6 +306,7 @@ def summary(run: SyntheticRun) -> dict[str, Any]:
         "started_at": "2026-01-02T03:04:05.678+00:00",
         "t0_us": T0_US,
         "load": {
+            "vus": run.vus,
             "requests": run.requests,
             "http_5xx": run.http_5xx,
             "transport_errors": run.transport_errors,

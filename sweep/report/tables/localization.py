@@ -49,6 +49,7 @@ def table5(context: Context) -> Table:
     """No-intervention floor by fleet size."""
     columns = (
         Column("n", "Runs", digits=0, count=True),
+        Column("users", "Users", "virtual", 0),
         Column("faulty", "Faulty", "backends", 0),
         Column("structural", "By construction", "%", 2),
         Column("floor", "Measured", "%", 2),
@@ -68,6 +69,7 @@ def table5(context: Context) -> Table:
                 (label,),
                 (
                     Cell(runs.height, n=runs.height),
+                    _users(runs, paper.value("5", label, "users")),
                     Cell(faulty, runs.height, paper=paper.value("5", label, "faulty")),
                     Cell(share, runs.height),
                     _floor(context, runs, paper.value("5", label, "floor")),
@@ -85,6 +87,14 @@ def table5(context: Context) -> Table:
         tuple(rows),
         ("The paper prints its floors with one decimal.", *absent_scales(statics)),
     )
+
+
+def _users(runs: pl.DataFrame, value: float | None) -> Cell:
+    """Virtual users of the runs; all their numbers where they differ, none where none is known."""
+    known = runs["vus"].drop_nulls()
+    users = known.unique().sort().to_list()
+    shown = users[0] if len(users) == 1 else ", ".join(map(str, users)) or None
+    return Cell(shown, known.len(), paper=value)
 
 
 def _floor(context: Context, runs: pl.DataFrame, value: float | None) -> Cell:
