@@ -15,6 +15,31 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {' '.join(message.split())}; {self.prog} --help tells more\n")
 
 
+def not_negative(text: str) -> float:
+    """A finite number, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number, 0 or more")
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def url(text: str) -> str:
+    """An address of HTTP."""
+    if not text.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r} does not start with http:// or https://")
+    return text
+
+
 def seconds(text: str) -> float:
     """A time above 0, in s; neither infinite nor nan."""
     try:

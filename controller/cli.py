@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from controller.api import Policy
-from controller.arguments import Parser, seconds
+from controller.arguments import Parser, not_negative, positive, seconds, url
 from controller.attach import Attached, Target, attach
 from controller.config import ControllerConfig
 from controller.errors import ControllerError, RequestError
@@ -37,11 +37,11 @@ def parser() -> argparse.ArgumentParser:
         description="Attach the control loop to an HAProxy and a Prometheus that exist already.",
     )
     where = cli.add_argument_group("where")
-    where.add_argument("--prometheus", required=True, metavar="URL")
+    where.add_argument("--prometheus", required=True, type=url, metavar="URL")
     where.add_argument(
         "--haproxy", required=True, metavar="SOCKET", help="admin socket: a path or tcp://host:port"
     )
-    where.add_argument("--dataplane", metavar="URL", help="Data Plane API, for discovery")
+    where.add_argument("--dataplane", type=url, metavar="URL", help="Data Plane API, for discovery")
     where.add_argument("--dataplane-user", default="admin", metavar="NAME")
     where.add_argument(
         "--dataplane-password-env",
@@ -52,7 +52,9 @@ def parser() -> argparse.ArgumentParser:
     where.add_argument("--backend", metavar="NAME", help="default: be_api, or the only one")
     who = cli.add_argument_group("who decides")
     who.add_argument("--policy", choices=("static", "threshold", "llm"), default="threshold")
-    who.add_argument("--base-url", metavar="URL", help="OpenAI-compatible endpoint, ends in /v1")
+    who.add_argument(
+        "--base-url", type=url, metavar="URL", help="OpenAI-compatible endpoint, ends in /v1"
+    )
     who.add_argument("--model", metavar="NAME")
     who.add_argument(
         "--api-key-env",
@@ -60,9 +62,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="VAR",
         help="environment variable that holds the key",
     )
-    who.add_argument("--temperature", type=float)
-    who.add_argument("--top-p", type=float)
-    who.add_argument("--max-tokens", type=int)
+    who.add_argument("--temperature", type=not_negative)
+    who.add_argument("--top-p", type=not_negative)
+    who.add_argument("--max-tokens", type=positive)
     who.add_argument(
         "--extra-body",
         type=_json_object,

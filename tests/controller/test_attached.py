@@ -258,7 +258,8 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(
         (),
         ("--prometheus", "http://h"),
         *(("--interval", "nan"), ("--duration", "-1"), ("--temperature", "x"), ("--policy", "x")),
-        ("--extra-body", "x"),
+        *(("--extra-body", "x"), ("--temperature", "nan"), ("--max-tokens", "0")),
+        *(("--base-url", "localhost/v1"), ("--dataplane", "localhost")),
     ],
 )
 def test_wrong_arguments_are_one_line(
