@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testbed.docker import configs, labels, plan
+from testbed.docker import configs, images, labels, plan
 from testbed.docker.cpus import CpuPlan
 from testbed.docker.settings import DockerSettings
 from tests.testbed import builders
 
+ROOT = Path(__file__).parents[3]
 SECRETS = plan.Secrets("hush", dataplane="quiet")
 SPEC = builders.spec(9)
 CPUS = CpuPlan((0,), (1,), (3, 4), (2,))
@@ -95,6 +97,26 @@ def test_old_prometheus_gets_no_flag_that_it_does_not_know() -> None:
     for version, known in (((2, 39, 0), False), ((), False), ((2, 42, 0), True)):
         command = plan.service_plans(False, version)[0].command
         assert any("discovery-reload-interval" in word for word in command) is known
+
+
+def test_only_what_the_vendors_images_have_is_called() -> None:
+    # docs/docker.md: the programs on the PATH of the images that carry each role.
+    programs = {"haproxy", "dataplaneapi", "prometheus", "redis-server", "k6", "python3"}
+    assert {one.command[0] for one in everything()} == programs
+    table = (ROOT / "docs" / "docker.md").read_text()
+    for reference in images.OFFICIAL.values():
+        assert f"`{reference}`" in table
+    for given in map(arguments, everything()):
+        # Their entrypoints do other things (change user, write to their own folders).
+        assert len(given["entrypoint"]) == 1
+        assert given["entrypoint"][0] in programs
+
+
+def test_the_official_prometheus_is_asked_to_discover_at_once() -> None:
+    names = images.references(DockerSettings(images="official"))
+    found = images.Images(names, dict.fromkeys(names, ""), {role: {} for role in names})
+    assert found.prometheus_version == (3, 8, 1)
+    assert found.dataplane
 
 
 def test_slots_come_from_dns() -> None:
