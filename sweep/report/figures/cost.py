@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from sweep.report.figures.style import GREEN, GREY, INK, ORANGE, SKY, empty, few_bars
+from sweep.report.cells import MINUS
+from sweep.report.figures.style import GREEN, GREY, INK, ORANGE, PINK, SKY, SOFT, empty, few_bars
 from sweep.report.load import THRESHOLD_B
 from sweep.report.tables.context import Context, tokens_per_step
 from sweep.report.tables.reasoning import configurations, with_configuration
@@ -13,7 +15,8 @@ from sweep.report.tables.reasoning import configurations, with_configuration
 CAPTION = (
     "Figure 6. Left: completion tokens of the median step by reasoning configuration, log scale. "
     "Right: completion tokens of a run, log scale, against its 5xx reduction; one marker a run, "
-    "filled from 3B active parameters, triangles at the lower edge for runs below it."
+    "filled from 3B active parameters, crosses where the size is unknown, triangles at the lower "
+    "edge for runs below it."
 )
 LOWEST = -100.0
 
@@ -40,6 +43,15 @@ def draw(context: Context) -> Figure:
             hatch="////" if reasoning else None,
         )
         left.text(x, value * 1.06, f"{value:,.0f}", ha="center", va="bottom", fontsize=8)
+    left.legend(
+        handles=[
+            Patch(facecolor=ORANGE, edgecolor=INK, hatch="////", label="with reasoning"),
+            Patch(facecolor=SKY, edgecolor=INK, label="without"),
+        ],
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=2,
+    )
     few_bars(left, len(known))
     left.set_yscale("log")
     left.margins(y=0.12)
@@ -58,47 +70,57 @@ def draw(context: Context) -> Figure:
         ),
         (
             f"<{THRESHOLD_B:g}B active",
-            spent.filter((size < THRESHOLD_B) | size.is_null()),
+            spent.filter(size < THRESHOLD_B),
             {"markerfacecolor": "none", "markeredgecolor": GREY},
         ),
+        (
+            "size unknown",
+            spent.filter(size.is_null()),
+            {"markerfacecolor": PINK, "markeredgecolor": INK, "marker": "P"},
+        ),
     ):
+        if not chosen.height:
+            continue
         inside = chosen.filter(pl.col("reduction_pct") >= LOWEST)
         below = chosen.filter(pl.col("reduction_pct") < LOWEST)
         right.plot(
             inside["completion_tokens"],
             inside["reduction_pct"],
-            "o",
+            linestyle="",
             markersize=5,
             markeredgewidth=0.8,
-            label=f"{label} ({chosen.height} runs)",
-            **style,
+            label=f"{label} ({chosen.height} {'run' if chosen.height == 1 else 'runs'})",
+            **{"marker": "o", **style},
         )
         if below.height:
             # Without data an unclipped line has no extent, and the layout collapses.
             right.plot(
                 below["completion_tokens"],
                 [LOWEST] * below.height,
-                "v",
+                linestyle="",
                 markersize=7,
                 clip_on=False,
-                **style,
+                **{**style, "marker": "v"},
             )
     worst = spent.filter(pl.col("reduction_pct") < LOWEST)
     for run in worst.iter_rows(named=True):
         right.annotate(
-            f"{run['reduction_pct']:,.0f}%",
+            f"{run['reduction_pct']:,.0f}%".replace("-", MINUS),
             (run["completion_tokens"], LOWEST),
             (0, 7),
             textcoords="offset points",
             ha="center",
             fontsize=7,
         )
+    if not spent.height:
+        right.axis("off")
+        right.text(0.5, 0.5, "no run has both tokens and a reduction", ha="center", color=SOFT)
+        return figure
     right.axhline(0, color=INK, linewidth=0.8)
-    if spent.height:
-        right.set_xscale("log")
-        lowest = max(LOWEST, float(spent["reduction_pct"].min()) - 5)  # type: ignore[arg-type]
-        right.set_ylim(min(-5.0, lowest), 105)
-        right.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
+    right.set_xscale("log")
+    lowest = max(LOWEST, float(spent["reduction_pct"].min()) - 5)  # type: ignore[arg-type]
+    right.set_ylim(min(-5.0, lowest), 105)
+    right.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3)
     right.set_xlabel("Completion tokens of the run")
     right.set_ylabel("Client 5xx reduction (%)")
     return figure

@@ -15,7 +15,8 @@ from sweep.report.tables.context import Context, by_size, policy_label
 
 CAPTION = (
     "Coverage of the sweep: one cell per grid point. Complete (of these, dots mark what lacks a "
-    "part, such as a matched baseline), invalid, failed for good, asked for and not yet run."
+    "part, such as a matched baseline), invalid or unreadable (!), failed for good (x), asked for "
+    "and not yet run (·)."
 )
 RUN_ID = re.compile(r"^(?P<policy>.+)_(?P<lb>[a-z]+)_n(?P<n>\d+)_s(?P<seed>-?\d+)$")
 STATES = ("complete", "invalid", "failed", "missing")
@@ -90,7 +91,13 @@ def draw(context: Context) -> Figure:
             if text:
                 dark = state in ("complete", "failed")
                 axes.text(
-                    x, y, text, ha="center", va="center", fontsize=9, color="white" if dark else INK
+                    x + 0.5,
+                    y + 0.5,
+                    text,
+                    ha="center",
+                    va="center_baseline",
+                    fontsize=9,
+                    color="white" if dark else INK,
                 )
     seeds = len({c[2] for c in found.columns}) > 1
     names = [f"N = {n}\n{lb}" + (f"\ns {seed}" if seeds else "") for n, lb, seed in found.columns]

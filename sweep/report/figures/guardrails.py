@@ -54,7 +54,7 @@ def draw(context: Context) -> Figure:
                     hatch=hatch,
                     edgecolor=INK,
                     linewidth=0.6,
-                    label=label if x == 0 else None,
+                    label=label if label not in left.get_legend_handles_labels()[1] else None,
                 )
             bottom += rate
         steps = int(group["steps"].sum())
@@ -65,7 +65,7 @@ def draw(context: Context) -> Figure:
     left.set_xticks(range(len(scales)), [f"N = {s}" for s in scales])
     left.set_ylabel("Steps on which a rail fires (%)")
     left.grid(False, axis="x")
-    left.legend(loc="upper left")
+    left.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, columnspacing=1.0)
     for y, (name, rate, _) in enumerate(firing):
         thinks = name.endswith(THINKING_ENDS)
         right.barh(
@@ -86,8 +86,12 @@ def draw(context: Context) -> Figure:
             Patch(facecolor=ORANGE, edgecolor=INK, hatch="////", label="with reasoning"),
             Patch(facecolor=GREY, edgecolor=INK, label="without"),
         ],
-        loc="lower right",
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=2,
     )
+    # Room around a few bars, so that they stay bars.
+    right.set_ylim(min(-0.6, len(firing) / 2 - 3.5), max(len(firing) - 0.4, len(firing) / 2 + 2.5))
     right.set_yticks(range(len(firing)), [r[0] for r in firing], fontsize=7.5)
     right.set_xlabel("Steps on which any rail fires (%)")
     right.grid(False, axis="y")

@@ -42,7 +42,7 @@ def draw(context: Context) -> Figure:
                 color=colour,
                 linestyle=dashes,
                 linewidth=1.7,
-                label=f"{title} ({chosen.height} runs)",
+                label=f"{title} ({chosen.height} {'run' if chosen.height == 1 else 'runs'})",
             )
             axes.fill_between(times, low, high, color=colour, alpha=0.18, linewidth=0)
         axes.set_title(algorithm, loc="left")
@@ -52,6 +52,7 @@ def draw(context: Context) -> Figure:
     panels[0].set_ylabel("Mean client latency (ms)")
     _, top = panels[0].get_ylim()
     bottom, _ = panels[0].get_ylim()
+    bottom = max(0.0, bottom)  # an interval of two runs may reach below, a latency does not
     panels[0].set_ylim(bottom, top + 0.35 * (top - bottom))
     return figure
 

@@ -19,6 +19,7 @@ from sweep.report.figures.style import (
     SOFT,
     empty,
     family_colours,
+    family_label,
 )
 from sweep.report.tables.context import Context, by_size
 
@@ -189,9 +190,10 @@ def _free_box(axes: Axes, made: list[Point]) -> tuple[float, float, float, float
 
 
 def _legend(axes: Axes, context: Context, made: list[Point]) -> None:
-    families = family_colours(context.deciding["family"])
+    runs = context.deciding
+    families = family_colours(runs["family"])
     handles = [
-        Line2D([], [], marker="o", linestyle="", color=colour, label=family or "rule")
+        Line2D([], [], marker="o", linestyle="", color=colour, label=family_label(family, runs))
         for family, colour in families.items()
     ]
     shapes = {p.marker for p in made}

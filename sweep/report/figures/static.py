@@ -29,7 +29,7 @@ def draw(context: Context) -> Figure:
         for x, scale in enumerate(scales):
             runs = arms[mode].filter(scale=scale)
             style = {"color": colour, "hatch": hatch, "edgecolor": INK, "linewidth": 0.6}
-            name = label if x == 0 else None
+            first = label if label not in left.get_legend_handles_labels()[1] else None
             failed, requests = int(runs["http_5xx"].sum()), int(runs["requests"].sum())
             if requests:
                 interval = context.iv.wilson(failed, requests)
@@ -38,18 +38,22 @@ def draw(context: Context) -> Figure:
                     x + offset,
                     100 * failed / requests,
                     (100 * (interval.low or 0), 100 * (interval.high or 0)),
-                    name,
+                    first,
                     style,
                 )
             pooled = pooled_latency(context.loaded, context.iv, runs, ("mean",))
             if pooled is not None:
                 ends = (pooled.over_runs["mean"].low or 0, pooled.over_runs["mean"].high or 0)
-                _bar(right, x + offset, float(pooled.summary["mean_ms"] or 0), ends, name, style)
+                _bar(right, x + offset, float(pooled.summary["mean_ms"] or 0), ends, first, style)
+    name: str | None = "floor by construction"
     for x, scale in enumerate(scales):
         faulty = arms["error_on"].filter(scale=scale)["faulty_expected"].max()
         if faulty is not None:
             floor = 5.0 * faulty / scale  # type: ignore[operator]
-            left.plot([x - 0.42, x + 0.42], [floor, floor], "--", color=INK, linewidth=1)
+            left.plot(
+                [x - 0.42, x + 0.42], [floor, floor], "--", color=INK, linewidth=1, label=name
+            )
+            name = None
     left.set_ylabel("Client 5xx rate (%)")
     right.set_ylabel("Mean client latency (ms)")
     right.set_ylim(bottom=0)
@@ -57,7 +61,7 @@ def draw(context: Context) -> Figure:
         axes.set_xticks(range(len(scales)), [f"N = {s}" for s in scales])
         only_y_grid(axes)
         few_bars(axes, len(scales))
-    left.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2)
+    left.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3)
     return figure
 
 

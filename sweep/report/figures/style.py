@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 
 import matplotlib
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -83,7 +84,7 @@ def styled():  # type: ignore[no-untyped-def]
 def family_colours(families: Iterable[str | None]) -> dict[str | None, str]:
     """A colour for every family; families outside the paper take what is left, in order."""
     colours: dict[str | None, str] = {}
-    known = sorted(set(families), key=str)
+    known = sorted(set(families), key=lambda family: str(family).lower())
     others = [f for f in known if f not in FAMILY_COLOURS]
     for family in known:
         if family in FAMILY_COLOURS:
@@ -91,6 +92,14 @@ def family_colours(families: Iterable[str | None]) -> dict[str | None, str]:
         else:
             colours[family] = OTHER_COLOURS[others.index(family) % len(OTHER_COLOURS)]
     return colours
+
+
+def family_label(family: str | None, runs: pl.DataFrame) -> str:
+    """Name of a family in a legend; what has none is a rule, or a model that doesn't say."""
+    if family is not None:
+        return family
+    policies = runs.filter(pl.col("family").is_null())["policy"].unique()
+    return "rule" if set(policies) == {"rule"} else "no family"
 
 
 def only_y_grid(axes: Axes) -> None:

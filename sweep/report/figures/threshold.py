@@ -6,7 +6,16 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from sweep.report.figures.style import INK, SOFT, empty, family_colours, few_bars, only_y_grid
+from sweep.report.cells import MINUS
+from sweep.report.figures.style import (
+    INK,
+    SOFT,
+    empty,
+    family_colours,
+    family_label,
+    few_bars,
+    only_y_grid,
+)
 from sweep.report.load import THRESHOLD_B
 from sweep.report.tables.context import Context, by_size
 
@@ -14,7 +23,8 @@ CAPTION = (
     "Figure 1. Median client 5xx reduction against the matched static error-on run, one bar per "
     "model, ordered by total, then active parameters; colour: family, hatching: MoE. Caps: 95% "
     "bootstrap intervals over runs (scale x LB x reasoning), n below each name. Shaded: up to 3B "
-    "total parameters, below the paper's capability threshold."
+    "total parameters, below the paper's capability threshold. A triangle marks what goes on below "
+    "the axis."
 )
 LOWEST = -60.0
 """The axis ends here: a run that multiplies errors would flatten all others."""
@@ -25,7 +35,7 @@ def draw(context: Context) -> Figure:
     runs = by_size(context.deciding.filter(pl.col("reduction_pct").is_not_null()))
     groups = runs.partition_by("title", maintain_order=True)
     if not groups:
-        return empty("No run has a reduction: there is no matched static error-on run.")
+        return empty("No run has a reduction: it takes a matched static error-on run with errors.")
     figure = Figure(figsize=(max(5.0, 1.6 + 0.58 * len(groups)), 4.3), layout="constrained")
     axes = figure.subplots()
     colours = family_colours(g["family"][0] for g in groups)
@@ -60,6 +70,17 @@ def draw(context: Context) -> Figure:
             axes.plot([x, x], [low, high], "_", color=INK, markersize=7, zorder=3)
             if cell.interval.low < LOWEST:
                 axes.plot(x, LOWEST, "v", color=INK, markersize=5, zorder=4, clip_on=False)
+        if value < LOWEST:
+            axes.annotate(
+                f"{value:,.0f}%".replace("-", MINUS),
+                (x, LOWEST),
+                (0, 6),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7.5,
+                zorder=5,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+            )
     axes.axhline(0, color=INK, linewidth=0.8)
     lowest = min(0.0, *(c.interval.low for c in cells if c.interval and c.interval.low is not None))
     axes.set_ylim(max(LOWEST, lowest - 6), 105)
@@ -70,7 +91,7 @@ def draw(context: Context) -> Figure:
     axes.set_ylabel("Median client 5xx reduction (%)")
     only_y_grid(axes)
     handles = [
-        Patch(facecolor=colours[f], edgecolor=INK, label=f or "rule")
+        Patch(facecolor=colours[f], edgecolor=INK, label=family_label(f, runs))
         for f in dict.fromkeys(g["family"][0] for g in groups)
     ]
     if any(g["architecture"][0] == "moe" for g in groups):

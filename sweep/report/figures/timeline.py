@@ -20,7 +20,8 @@ from sweep.store.paths import RunPaths
 CAPTION = (
     "Timeline of {run_id}. From above: client 5xx rate in 10 s windows; 5xx answers per second of "
     "every slot; state and weight of every slot (dark: weight 100, pale: less, hatched: drained; "
-    "triangles: faulty slots) with guardrail hits; client latency; time that each decision took."
+    "triangles: faulty slots) with guardrail hits; client latency; time that each decision took "
+    "(crossed: failed)."
 )
 
 
@@ -230,8 +231,22 @@ def _decide(axes: Axes, steps: Sequence[Mapping[str, Any]], interval_s: float) -
     started = [s["started_s"] for s in steps]
     took = [(s.get("timings_s") or {}).get("decide") or 0.0 for s in steps]
     failed = [s.get("error") is not None for s in steps]
-    colours = [RED if f else GREEN for f in failed]
-    axes.bar(started, took, width=interval_s * 0.55, align="edge", color=colours, linewidth=0)
+    for chosen, style in (
+        (False, {"color": GREEN}),
+        (True, {"color": "white", "edgecolor": RED, "hatch": "xxxx", "label": "failed"}),
+    ):
+        kept = [i for i, f in enumerate(failed) if f == chosen]
+        if kept:
+            axes.bar(
+                [started[i] for i in kept],
+                [took[i] for i in kept],
+                width=interval_s * 0.55,
+                align="edge",
+                linewidth=0.6 if chosen else 0,
+                **style,
+            )
+    if any(failed):
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 0.96), ncols=2)
     if max(took, default=0) > 0.5 * interval_s:
         axes.axhline(
             interval_s,
@@ -240,6 +255,6 @@ def _decide(axes: Axes, steps: Sequence[Mapping[str, Any]], interval_s: float) -
             linewidth=0.9,
             label=f"interval, {interval_s:g} s",
         )
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 0.96))
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 0.96), ncols=2)
     axes.set_ylabel("Decision (s)")
     axes.set_ylim(bottom=0)

@@ -2,20 +2,22 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 from PIL import Image
 
+from sweep.report.cells import MINUS
 from sweep.report.figures import coverage, over_time, pareto, registry
 from sweep.report.figures.labels import _overlap
 from sweep.report.figures.pareto import Point, frontier
-from sweep.report.figures.registry import FIGURES, drawn, save, telling_run
+from sweep.report.figures.registry import FIGURES, drawn, run_timeline, save, telling_run
 from sweep.report.figures.style import styled
 from sweep.report.load import load
 from sweep.report.memo import Intervals
 from sweep.report.tables.context import Context
 from sweep.store.paths import RunStore
-from tests.synthetic.run import STATIC, SyntheticRun
+from tests.synthetic.run import STATIC, Model, SyntheticRun
 from tests.synthetic.write import write_store
 
 
@@ -136,6 +138,67 @@ def test_coverage_knows_what_is_missing_failed_and_invalid(demo_store):
         ("qwen3-4b-think", large): "missing",
         ("qwen3-4b-nothink", large): "failed",
     }
+    axes = coverage.draw(context).axes[0]
+    signs = {t.get_text(): t.get_position() for t in axes.texts}
+    rows = [t.get_text() for t in axes.get_yticklabels()]
+    for sign, row, column in (
+        ("!", "smollm2-135m-none", 0),
+        ("\N{MIDDLE DOT}", "qwen3-4b-think", 1),
+        ("x", "qwen3-4b-nothink", 1),
+    ):
+        assert signs[sign] == (column + 0.5, rows.index(row) + 0.5)
+
+
+MYSTERY = Model("mystery", "Mystery 7B", "llm")
+
+
+@pytest.fixture(scope="module")
+def odd_context(tmp_path_factory):
+    """A model without size or family, a model that multiplies errors, N outside the paper."""
+    static = SyntheticRun(STATIC, "error_on", scale=4, completion_tokens=0, http_5xx=30)
+    healthy = replace(static, scale=12, mode="error_off", error_mode="error_off", http_5xx=0)
+    mystery = SyntheticRun(MYSTERY, "weird", scale=4, http_5xx=20, trips={5: ("weight_clamp",)})
+    worse = SyntheticRun(
+        Model("qwen3-4b", "Qwen3 4B", "llm", "Qwen3", 4.0, 4.0, "dense"),
+        "think",
+        scale=4,
+        http_5xx=600,
+    )
+    root = write_store(tmp_path_factory.mktemp("odd"), [static, healthy, mystery, worse])
+    path = root / "runs" / mystery.run_id / "steps.jsonl"
+    first, *rest = path.read_text().splitlines()
+    failed = json.loads(first) | {"error": "timeout"}
+    path.write_text("\n".join([json.dumps(failed), *rest]) + "\n")
+    return Context(load(RunStore(root)), Intervals())
+
+
+def legend(axes):
+    return [t.get_text() for t in axes.get_legend().get_texts()]
+
+
+def test_unknown_sizes_and_families_are_not_taken_for_small_ones_or_rules(odd_context):
+    figures = {name: figure for name, _, figure in drawn(odd_context)}
+    right = figures["figure6"].axes[1]
+    assert legend(right) == ["≥3B active (1 run)", "size unknown (1 run)"]
+    assert legend(figures["figure1"].axes[0]) == ["Qwen3", "no family"]
+    assert "no family" in legend(figures["figure4"].axes[0])
+
+
+def test_what_runs_off_an_axis_is_given_in_numbers(odd_context):
+    figures = {name: figure for name, _, figure in drawn(odd_context)}
+    for axes in (figures["figure1"].axes[0], figures["figure6"].axes[1]):
+        assert f"{MINUS}1,900%" in [t.get_text() for t in axes.texts]
+
+
+def test_legends_name_all_that_is_drawn_wherever_it_is(odd_context):
+    figures = {name: figure for name, _, figure in drawn(odd_context)}
+    assert sorted(legend(figures["figure2"].axes[0])) == [
+        "floor by construction",
+        "no error",
+        "with error",
+    ]
+    timeline = run_timeline(odd_context.loaded, "mystery-weird_leastconn_n4_s42")
+    assert legend(timeline.axes[-1]) == ["failed"]
 
 
 def test_a_store_with_nothing_to_draw_says_so(tmp_path):
@@ -145,7 +208,7 @@ def test_a_store_with_nothing_to_draw_says_so(tmp_path):
     assert "timeline" not in figures
     assert telling_run(context) is None
     texts = [t.get_text() for t in figures["figure1"].axes[0].texts]
-    assert texts == ["No run has a reduction: there is no matched static error-on run."]
+    assert texts == ["No run has a reduction: it takes a matched static error-on run with errors."]
 
 
 def test_a_timeline_that_can_not_be_drawn_says_why(demo_store):
