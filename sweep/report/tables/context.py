@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -164,6 +165,19 @@ def firing_rate(context: Context, runs: pl.DataFrame, paper: float | None = None
     fired, steps = usable["fired_any"].to_list(), usable["steps"].to_list()
     interval = scaled(context.iv.bootstrap_ratio(fired, steps), 100)
     return Cell(100 * sum(fired) / sum(steps), sum(steps), interval, paper=paper)
+
+
+def budget(
+    context: Context, runs: pl.DataFrame, papers: Mapping[str, float] = MappingProxyType({})
+) -> tuple[Cell, ...]:
+    """What the decisions of the runs took: the cells of `columns.BUDGET`."""
+    return (
+        tokens_per_step(context, runs, papers.get("completion_per_step")),
+        context.mean(runs, "completion_tokens", papers.get("completion_tokens")),
+        context.median(runs, "cadence_s", papers.get("cadence_s")),
+        context.median(runs, "steps", papers.get("steps")),
+        context.share(runs, "over_budget", papers.get("over_budget"), 100),
+    )
 
 
 def tokens_per_step(context: Context, runs: pl.DataFrame, paper: float | None = None) -> Cell:

@@ -8,19 +8,12 @@ import polars as pl
 
 from sweep import paper
 from sweep.report.cells import EMPTY, Cell, Column, Row, Table, scaled
+from sweep.report.tables.columns import RUNS, SCORES
 from sweep.report.tables.context import Context, by_size
 
 ALGORITHMS = ("leastconn", "roundrobin")
 THINKING = ("think", "low", "medium", "high")
 """Modes with reasoning; every other mode counts as without."""
-
-SCORES = (
-    Column("n", "Runs", digits=0, count=True),
-    Column("precision", "P", "micro", 3),
-    Column("recall", "R", "micro", 3),
-    Column("f1", "F1", "micro", 3),
-    Column("exact", "Exact", "share", 3),
-)
 
 
 def scales(runs: pl.DataFrame) -> list[int]:
@@ -48,7 +41,7 @@ def beyond_paper(runs: pl.DataFrame) -> tuple[str, ...]:
 def table5(context: Context) -> Table:
     """No-intervention floor by fleet size."""
     columns = (
-        Column("n", "Runs", digits=0, count=True),
+        RUNS,
         Column("users", "Users", "virtual", 0),
         Column("faulty", "Faulty", "backends", 0),
         Column("structural", "By construction", "%", 2),
@@ -135,7 +128,7 @@ def table6(context: Context) -> Table:
         "Intervals: bootstrap over runs for scores, Wilson over runs for exact match. The rule "
         "marks the paper's capability threshold.",
         ("Model",),
-        SCORES,
+        (RUNS, *SCORES),
         tuple(rows),
         notes + beyond_paper(context.llm),
     )
@@ -156,7 +149,7 @@ def _scores_row(
 def table7(context: Context) -> Table:
     """Median reduction by family and reasoning mode."""
     columns = (
-        Column("n", "Runs", digits=0, count=True),
+        RUNS,
         Column("nothink", "nothink", "%, median", 1),
         Column("think", "think", "%, median", 1),
     )

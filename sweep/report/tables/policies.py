@@ -7,41 +7,38 @@ from typing import Any
 import polars as pl
 
 from sweep.report.cells import Cell, Column, Row, Table
+from sweep.report.tables.columns import (
+    BUDGET,
+    COST_EFFECTIVENESS,
+    RAILS_HIT,
+    REDUCTION,
+    RUNS,
+    SCORES,
+)
 from sweep.report.tables.context import (
     Context,
+    budget,
     by_size,
     firing_rate,
     policy_label,
-    tokens_per_step,
 )
 
 MODELS_OUTCOME = (
-    Column("n", "Runs", digits=0),
+    RUNS,
     Column("rate_5xx", "5xx rate", "%, median", 2),
-    Column("reduction_pct", "Reduction", "%, median", 1),
-    Column("precision", "P", digits=3),
-    Column("recall", "R", digits=3),
-    Column("f1", "F1", digits=3),
-    Column("exact", "Exact", "share", 3),
+    REDUCTION,
+    *SCORES,
 )
 MODELS_BEHAVIOUR = (
-    Column("n", "Runs", digits=0),
+    RUNS,
     Column("time_to_action_s", "To action", "s, median", 1),
     Column("time_to_resolution_s", "To resol.", "s, median", 1),
     Column("flips", "Flips", "mean", 2),
     Column("end_state_correct", "End ok", "share", 2),
-    Column("fired_pct", "Rails hit", "% of steps", 2),
+    RAILS_HIT,
     Column("p95_ms", "p95", "ms, median", 1),
 )
-MODELS_COST = (
-    Column("n", "Runs", digits=0),
-    Column("completion_per_step", "Per step", "tokens", 0),
-    Column("completion_tokens", "Per run", "tok., mean", 0),
-    Column("cadence_s", "Cadence", "s, median", 1),
-    Column("steps", "Steps", "median", 1),
-    Column("over_budget", "Over", "% of runs", 0),
-    Column("cost_eff", "Avoided", "/1k tokens", 0),
-)
+MODELS_COST = (RUNS, *BUDGET, COST_EFFECTIVENESS)
 
 
 def models_outcome(context: Context) -> Table:
@@ -97,11 +94,7 @@ def models_cost(context: Context) -> Table:
     def cells(runs: pl.DataFrame) -> tuple[Cell, ...]:
         return (
             Cell(runs.height, n=runs.height),
-            tokens_per_step(context, runs),
-            context.mean(runs, "completion_tokens"),
-            context.median(runs, "cadence_s"),
-            context.median(runs, "steps"),
-            context.share(runs, "over_budget", factor=100),
+            *budget(context, runs),
             context.median(runs, "cost_eff"),
         )
 

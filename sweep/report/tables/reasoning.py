@@ -8,7 +8,8 @@ import polars as pl
 
 from sweep import paper
 from sweep.report.cells import Cell, Column, Row, Table
-from sweep.report.tables.context import Context, firing_rate, tokens_per_step
+from sweep.report.tables.columns import BUDGET, COST_EFFECTIVENESS, REDUCTION, RUNS
+from sweep.report.tables.context import Context, budget, firing_rate
 from sweep.report.tables.localization import THINKING, beyond_paper
 
 PAPER_CONFIGURATIONS = tuple(paper.TABLES["14"].rows)
@@ -36,16 +37,7 @@ def configurations(runs: pl.DataFrame) -> list[str]:
 
 def table14(context: Context) -> Table:
     """Inference budget by reasoning configuration."""
-    columns = (
-        Column("n", "Runs", digits=0),
-        Column("completion_per_step", "Per step", "tokens", 0),
-        Column("completion_tokens", "Per run", "tok., mean", 0),
-        Column("cadence_s", "Cadence", "s, median", 1),
-        Column("steps", "Steps", "median", 1),
-        Column("over_budget", "Over", "% of runs", 0),
-        Column("reduction_pct", "Reduction", "%, median", 1),
-        Column("cost_eff", "Avoided", "/1k tokens", 0),
-    )
+    columns = (RUNS, *BUDGET, REDUCTION, COST_EFFECTIVENESS)
     runs = with_configuration(context.llm)
     rows = []
     for name in configurations(context.llm):
@@ -56,11 +48,7 @@ def table14(context: Context) -> Table:
                 (name,),
                 (
                     Cell(group.height, group.height),
-                    tokens_per_step(context, group, known.get("completion_per_step")),
-                    context.mean(group, "completion_tokens", known.get("completion_tokens")),
-                    context.median(group, "cadence_s", known.get("cadence_s")),
-                    context.median(group, "steps", known.get("steps")),
-                    context.share(group, "over_budget", known.get("over_budget"), 100),
+                    *budget(context, group, known),
                     context.median(group, "reduction_pct", known.get("reduction_pct")),
                     context.median(group, "cost_eff", known.get("cost_eff")),
                 ),
@@ -70,9 +58,9 @@ def table14(context: Context) -> Table:
         "14",
         "Inference budget by reasoning configuration",
         "LLM runs. Completion tokens of the median step and of the mean run; cadence: median time "
-        "between steps; over: runs whose median cadence exceeds the interval; avoided: failed "
-        "requests avoided per 1,000 completion tokens, median over runs. Bootstrap over runs, "
-        "Wilson for shares.",
+        "between steps; over budget: runs whose median cadence exceeds the interval; cost-eff: "
+        "failed requests avoided per 1,000 completion tokens, median over runs. Bootstrap over "
+        "runs, Wilson for shares.",
         ("Configuration",),
         columns,
         tuple(rows),

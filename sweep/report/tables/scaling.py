@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import polars as pl
 
 from sweep.report.cells import EMPTY, Cell, Column, Row, Table
+from sweep.report.tables.columns import RAILS_HIT, RUNS, SCORES
 from sweep.report.tables.context import Context, firing_rate
 from sweep.report.tables.localization import (
     ALGORITHMS,
-    SCORES,
     absent_scales,
     at,
     beyond_paper,
@@ -40,7 +40,7 @@ def table10(context: Context) -> Table:
         "LLM runs. Scores as in Table 6; the last column is the share of decision steps on which "
         "any guardrail fired, bootstrap over runs.",
         ("N",),
-        (*SCORES, Column("fired_pct", "Rails hit", "% of steps", 2)),
+        (RUNS, *SCORES, RAILS_HIT),
         tuple(rows),
         beyond_paper(context.llm) + absent_scales(context.llm),
     )
@@ -49,7 +49,7 @@ def table10(context: Context) -> Table:
 def table11(context: Context) -> Table:
     """Time to action and to resolution by fleet size and algorithm."""
     columns = (
-        Column("n", "Runs", digits=0, count=True),
+        RUNS,
         Column("time_to_action_s", "To action", "s, median", 1),
         Column("acted", "Acted", "runs", 0),
         Column("time_to_resolution_s", "To resolution", "s, median", 1),
@@ -99,10 +99,7 @@ def table12(context: Context) -> Table:
         "Median client 5xx reduction by fleet size and algorithm",
         "LLM runs against the matched static error-on run; bootstrap over runs.",
         ("N",),
-        (
-            Column("n", "Runs", digits=0, count=True),
-            *(Column(a, a, "%, median", 1) for a in ALGORITHMS),
-        ),
+        (RUNS, *(Column(a, a, "%, median", 1) for a in ALGORITHMS)),
         tuple(rows),
         beyond_paper(context.llm) + absent_scales(context.llm),
     )
@@ -113,12 +110,12 @@ def table13(context: Context) -> Table:
     counted = ("steps", "fired_drain_cap", "fired_action_cap", "fired_weight_clamp")
     own = ("fired_weight_range", "fired_rejected")
     columns = (
-        Column("n", "Runs", digits=0, count=True),
+        RUNS,
         Column("steps", "Steps", digits=0),
         Column("fired_drain_cap", "Drain cap", "steps", 0),
         Column("fired_action_cap", "Action cap", "steps", 0),
-        Column("fired_weight_clamp", "Clamp", "steps", 0),
-        Column("fired_weight_range", "Range", "steps", 0),
+        Column("fired_weight_clamp", "Weight clamp", "steps", 0),
+        Column("fired_weight_range", "Weight range", "steps", 0),
         Column("fired_rejected", "Rejected", "steps", 0),
         Column("fired_pct", "Any", "% of steps", 2),
     )
