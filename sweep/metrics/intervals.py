@@ -6,13 +6,16 @@ statsmodels and scipy.stats take seconds to import: they are imported where they
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from scipy.stats._resampling import BootstrapResult
 
 LEVEL = 0.95
 RESAMPLES = 9999
@@ -110,6 +113,31 @@ def order_statistic_ranks(n: int, q: float, level: float = LEVEL) -> tuple[int |
 Statistic = Literal["median", "mean"]
 
 
+def resampled(
+    samples: Sequence[npt.NDArray[Any]],
+    statistic: Callable[..., Any],
+    level: float,
+    resamples: int = RESAMPLES,
+    **options: Any,
+) -> BootstrapResult:
+    """`scipy.stats.bootstrap` as all our intervals have it: vectorised, percentile method, seeded.
+
+    `options` are scipy's own, such as `paired` and `batch`.
+    """
+    from scipy.stats import bootstrap as scipy_bootstrap
+
+    return scipy_bootstrap(
+        samples,
+        statistic,
+        vectorized=True,
+        n_resamples=resamples,
+        confidence_level=level,
+        method="percentile",
+        rng=np.random.default_rng(BOOTSTRAP_SEED),
+        **options,
+    )
+
+
 def bootstrap(
     values: Sequence[float], statistic: Statistic = "median", level: float = LEVEL
 ) -> Interval:
@@ -121,18 +149,11 @@ def bootstrap(
     array = np.sort(np.asarray(values, dtype=float))
     if (known := _degenerate(array)) is not None:
         return known
-    from scipy.stats import bootstrap as scipy_bootstrap
-
-    result = scipy_bootstrap(
-        (array,),
-        np.median if statistic == "median" else np.mean,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        confidence_level=level,
-        method="percentile",
-        rng=np.random.default_rng(BOOTSTRAP_SEED),
-    ).confidence_interval
-    return Interval(float(result.low), float(result.high), BOOTSTRAP, array.size)
+    result = resampled((array,), np.median if statistic == "median" else np.mean, level)
+    ends = result.confidence_interval
+    # No resample leaves the range of the values; rounding of its percentiles does, by one ulp.
+    low, high = np.clip([ends.low, ends.high], array[0], array[-1]).tolist()
+    return Interval(low, high, BOOTSTRAP, array.size)
 
 
 def bootstrap_ratio(
@@ -150,7 +171,6 @@ def bootstrap_ratio(
         value = float(pairs[0, 0] / pairs[0, 1])
         note = ONE_RUN if len(pairs) == 1 else ALL_EQUAL
         return Interval(value, value, BOOTSTRAP, len(pairs), note)
-    from scipy.stats import bootstrap as scipy_bootstrap
 
     def ratio(
         top: npt.NDArray[np.float64], bottom: npt.NDArray[np.float64], axis: int = -1
@@ -162,15 +182,8 @@ def bootstrap_ratio(
     with warnings.catch_warnings():
         # scipy warns of undefined resamples; they are left out below.
         warnings.simplefilter("ignore", RuntimeWarning)
-        drawn = scipy_bootstrap(
-            (pairs[:, 0], pairs[:, 1]),
-            ratio,
-            paired=True,
-            vectorized=True,
-            n_resamples=RESAMPLES,
-            confidence_level=level,
-            method="percentile",
-            rng=np.random.default_rng(BOOTSTRAP_SEED),
+        drawn = resampled(
+            (pairs[:, 0], pairs[:, 1]), ratio, level, paired=True
         ).bootstrap_distribution
     tail = (1 - level) / 2
     low, high = np.nanquantile(drawn, [tail, 1 - tail])

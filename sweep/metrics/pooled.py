@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from sweep.metrics.intervals import ALL_EQUAL, BOOTSTRAP, BOOTSTRAP_SEED, LEVEL, ONE_RUN, Interval
+from sweep.metrics.intervals import ALL_EQUAL, BOOTSTRAP, LEVEL, ONE_RUN, Interval, resampled
 from sweep.metrics.latency import ValueCounts
 
 BIN_US = 100
@@ -48,8 +48,6 @@ def quantile_interval_over_runs(
         value = float(_quantiles(table[:1], table[:1, -1], q)[0])
         note = ONE_RUN if len(filled) == 1 else ALL_EQUAL
         return Interval(value, value, BOOTSTRAP, len(filled), note)
-    from scipy.stats import bootstrap
-
     # A quantile of pooled requests lies between the quantiles of the runs: no resample needs any
     # other bin than those from the least to the greatest of these, and the one before.
     reached = np.argmax(table >= q * table[:, -1:], axis=1)
@@ -64,17 +62,9 @@ def quantile_interval_over_runs(
         found = _quantiles(weights @ within, weights @ requests, q, first)
         return found if index.ndim > 1 else found[0]
 
-    result = bootstrap(
-        (np.arange(len(table)),),
-        statistic,
-        vectorized=True,
-        batch=250,
-        n_resamples=QUANTILE_RESAMPLES,
-        confidence_level=level,
-        method="percentile",
-        rng=np.random.default_rng(BOOTSTRAP_SEED),
-    ).confidence_interval
-    return Interval(float(result.low), float(result.high), BOOTSTRAP, len(filled))
+    result = resampled((np.arange(len(table)),), statistic, level, QUANTILE_RESAMPLES, batch=250)
+    ends = result.confidence_interval
+    return Interval(float(ends.low), float(ends.high), BOOTSTRAP, len(filled))
 
 
 def _quantiles(
