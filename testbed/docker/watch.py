@@ -16,6 +16,7 @@ from testbed.docker.plan import BACKEND_PREFIX
 from testbed.errors import ComponentDied
 
 TAIL_LINES = 4
+NETWORK_REMOVED = "its network was removed"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def find_losses(
         else:
             networks = (item.get("NetworkSettings") or {}).get("Networks") or {}
             if network not in {entry.get("NetworkID") for entry in networks.values()}:
-                losses.append(Loss(component, "its network was removed"))
+                losses.append(Loss(component, NETWORK_REMOVED))
     return losses
 
 
@@ -95,7 +96,9 @@ class Watch:
 
     def describe(self, loss: Loss, container: str) -> str:
         """The loss with its exit code and last log lines, on one line."""
-        how = loss.reason
+        what, how = "ended on its own", loss.reason
+        if how == NETWORK_REMOVED:
+            what = "can't be reached"
         with suppress(APIError):
             state = self._engine.api.inspect_container(container)["State"]
             if state.get("OOMKilled"):
@@ -105,7 +108,7 @@ class Watch:
             if state.get("Error"):
                 how += f"; the engine says: {one_line(state['Error'])}"
         said = self.last_words(container)
-        return f"{loss.component} ended on its own ({how}); last words: {said or 'none'}"
+        return f"{loss.component} {what} ({how}); last words: {said or 'none'}"
 
     def last_words(self, container: str) -> str:
         """Last lines of a container's log, joined by ` | `."""
