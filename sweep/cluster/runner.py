@@ -196,7 +196,7 @@ class Runner:
             self.book.require_free_disk(self.options.min_free_disk_mib)
             number = self.book.open(point)
         except (OSError, StorageError) as error:
-            self._storage_error = f"the run store can't be written: {error}"
+            self._stop_for_storage(f"the run store can't be written: {error}")
             self._events.append(RunEnded(start.run_id, "interrupted"))
             return
         task = Task(
@@ -211,6 +211,11 @@ class Runner:
         self.view.run_started(start.run_id, start.testbed, start.attempt)
         ref = self._workers[start.testbed].run.remote(task)
         self._refs[ref] = lambda r, run_id=start.run_id: self._run_ended(r, run_id)
+
+    def _stop_for_storage(self, reason: str) -> None:
+        """The scheduler hears of it before it hears that the run ended: it would start it again."""
+        self._storage_error = reason
+        self._events.append(StopAsked())
 
     def _run_ended(self, ref: Any, run_id: str) -> Event:
         running = self._running.pop(run_id)
@@ -230,7 +235,7 @@ class Runner:
             self.book.fail(running.task.point, running.task.number, report)
         outcome = report.outcome
         if outcome == "storage":
-            self._storage_error = report.reason
+            self._stop_for_storage(report.reason)
             outcome = "interrupted"
         self.view.run_ended(run_id, running.start.testbed, report)
         return RunEnded(run_id, outcome, report.reason, report.testbed_lost, report.server_lost)

@@ -63,18 +63,27 @@ class AttemptBook:
     def fail(self, point: RunPoint, number: int, failure: _Failure) -> None:
         """Note that an attempt failed; its folder stays in `attempts/` for diagnosis."""
         self._note(point.run_id, number, failure.outcome, failure.reason)
-        self.store.attempt(point.run_id, number).owner.unlink(missing_ok=True)
+        # Where even this can't be written, the next sweep buries the attempt as an orphan.
+        with contextlib.suppress(OSError):
+            self.store.attempt(point.run_id, number).owner.unlink(missing_ok=True)
 
     def bury_orphans(self) -> list[str]:
         """Note the attempts whose sweep died; returns their names.
 
         Only for the holder of the store's lock: there is no other live sweep on this store.
+        Raises `StorageError`.
         """
         buried = []
         for attempt in self.store.all_attempts():
             if attempt.paths.owner.exists():
                 self._note(attempt.run_id, attempt.number, "orphaned", "its sweep died")
-                attempt.paths.owner.unlink(missing_ok=True)
+                try:
+                    attempt.paths.owner.unlink(missing_ok=True)
+                except OSError as error:
+                    raise StorageError(
+                        f"{attempt.paths.root} can't be written: {error.strerror}. "
+                        "Choose another place with sweep.dir=…"
+                    ) from error
                 buried.append(attempt.paths.root.name)
         return buried
 

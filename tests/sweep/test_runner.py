@@ -1,0 +1,81 @@
+"""The driver's loop where it needs no Ray: a run store that fails ends it at once."""
+
+from __future__ import annotations
+
+import io
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sweep.cluster.messages import Report
+from sweep.cluster.runner import Options, Runner
+from sweep.errors import StorageError
+from sweep.plan import Plan
+from sweep.progress import View
+from sweep.store.attempts import AttemptBook
+from sweep.store.paths import RunStore
+from tests.sweep.test_schedule import point
+
+OPTIONS = Options(testbeds=1, max_attempts=2, run_timeout_s=None, min_free_disk_mib=0, bounds={})
+
+
+def runner(root: Path, options: Options = OPTIONS) -> Runner:
+    store = RunStore(root)
+    store.create()
+    plan = Plan((point("a"), point("b")), (), (), (), ())
+    view = View(Console(file=io.StringIO()), 2, 0, expected_s=1, testbeds=1)
+    return Runner(plan, AttemptBook(store), options, view)
+
+
+def ended(loop: Runner) -> None:
+    """Run the loop, which must end by itself; without workers, as no run gets that far."""
+    thread = threading.Thread(target=loop._loop, daemon=True)
+    thread.start()
+    thread.join(20)
+    alive = thread.is_alive()
+    if alive:
+        loop._scheduler.handle = None  # type: ignore[assignment,method-assign]  # ends the thread
+    assert not alive, "the loop never ends"
+
+
+def test_a_disk_that_fills_up_between_runs_ends_the_sweep(tmp_path):
+    full = Options(1, 2, None, min_free_disk_mib=10**9, bounds={})
+    loop = runner(tmp_path / "s", full)
+    ended(loop)
+    assert "MiB are free" in str(loop._storage_error)
+
+
+def test_a_store_that_can_no_longer_be_written_ends_the_sweep(tmp_path):
+    loop = runner(tmp_path / "s")
+    loop.book.store.attempts.rmdir()
+    loop.book.store.attempts.write_text("no folder")
+    ended(loop)
+    assert "can't be written" in str(loop._storage_error)
+
+
+def test_the_error_names_the_way_out_and_signals_are_given_back(tmp_path, monkeypatch):
+    loop = runner(tmp_path / "s")
+    monkeypatch.setattr(loop, "_new_worker", lambda testbed: None)
+    monkeypatch.setattr(loop, "_kill_all", lambda: None)
+    loop.book.store.attempts.rmdir()
+    loop.book.store.attempts.write_text("no folder")
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(StorageError, match=r"can't be written: .*sweep\.dir="):
+        loop.run()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_attempt_that_can_not_be_closed_is_left_to_the_next_sweep(tmp_path, monkeypatch):
+    loop = runner(tmp_path / "s")
+    number = loop.book.open(point("a"))
+
+    def read_only(_path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    loop.book.fail(point("a"), number, Report("interrupted", "stopped"))
+    with pytest.raises(StorageError, match=r"Read-only file system\. .*sweep\.dir="):
+        loop.book.bury_orphans()
