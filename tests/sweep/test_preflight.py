@@ -16,5 +16,5 @@ def test_the_largest_fleet_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
     )
     small, large = (point("model=static", "mode=error_on", f"scale={scale}") for scale in (3, 9))
     for plan in ([small, large], [large, small]):
-        with pytest.raises(RequestError, match="this can't run here: local: 9 backends$"):
+        with pytest.raises(RequestError, match=r"this can't run here: local: 9 backends$"):
             preflight.require_everything(plan)
