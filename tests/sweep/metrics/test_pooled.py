@@ -3,9 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sweep.metrics.intervals import ALL_EQUAL, ONE_RUN
+from sweep.metrics.intervals import ALL_EQUAL, BOOTSTRAP_SEED, ONE_RUN
 from sweep.metrics.latency import ValueCounts
-from sweep.metrics.pooled import histogram, quantile_interval_over_runs
+from sweep.metrics.pooled import (
+    BIN_US,
+    QUANTILE_RESAMPLES,
+    histogram,
+    quantile_interval_over_runs,
+)
 
 
 def run(seed: int, tail: float, n: int = 1_000) -> ValueCounts:
@@ -30,6 +35,28 @@ def test_agrees_with_resampling_whole_runs_on_raw_values():
     assert found.low == pytest.approx(low, rel=0.05)
     assert found.high == pytest.approx(high, rel=0.05)
     assert found.n == len(RUNS)
+
+
+@pytest.mark.parametrize("q", [0.01, 0.5, 0.95, 0.999])
+def test_bins_that_no_resample_can_reach_make_no_difference(q):
+    shapes = sorted((histogram(r) for r in RUNS), key=lambda h: h.tobytes())
+    table = np.zeros((len(shapes), max(h.size for h in shapes)))
+    for row, one in zip(table, shapes, strict=True):
+        row[: one.size] = one
+
+    def quantile(index):
+        pooled = np.cumsum(table[index].sum(axis=0))
+        edges = np.append(0, pooled)
+        at = np.searchsorted(pooled, q * pooled[-1])
+        inside = (q * pooled[-1] - edges[at]) / (edges[at + 1] - edges[at])
+        return (at + inside) * BIN_US
+
+    drawn = np.random.default_rng(BOOTSTRAP_SEED).integers(
+        0, len(table), (QUANTILE_RESAMPLES, len(table))
+    )
+    low, high = np.quantile([quantile(index) for index in drawn], [0.025, 0.975])
+    found = quantile_interval_over_runs(shapes, q)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-12)
 
 
 def test_the_order_of_runs_changes_nothing():

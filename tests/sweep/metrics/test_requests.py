@@ -93,7 +93,8 @@ def test_against_polars_and_in_any_order(requests, random):
             http_5xx=pl.col("status").is_between(500, 599).sum(),
             answered_n=pl.col("answered").count(),
             sum_us=pl.col("answered").sum(),
-            p95_us=pl.col("answered").quantile(0.95, "linear"),
+            sum_sq=pl.col("answered").cast(pl.Float64).pow(2).sum(),
+            **{f"p{p}_us": pl.col("answered").quantile(p / 100, "linear") for p in (50, 95, 99)},
         )
     )
     for row in known.iter_rows(named=True):
@@ -102,6 +103,7 @@ def test_against_polars_and_in_any_order(requests, random):
         assert stats.windows.http_5xx[at] == row["http_5xx"]
         assert stats.windows.answered[at] == row["answered_n"]
         assert stats.windows.sum_us[at] == row["sum_us"]
-        assert stats.windows.p95_us[at] == (
-            None if row["p95_us"] is None else pytest.approx(row["p95_us"])
-        )
+        assert stats.windows.sum_sq[at] == pytest.approx(row["sum_sq"])
+        for name in ("p50_us", "p95_us", "p99_us"):
+            value = getattr(stats.windows, name)[at]
+            assert value == (None if row[name] is None else pytest.approx(row[name]))
