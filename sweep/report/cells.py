@@ -117,7 +117,7 @@ def brackets(cell: Cell, column: Column) -> list[tuple[str, int]]:
     return [(text, i.n) for i in intervals if (text := bracket(i, column))]
 
 
-SAID = ("n", "runs", "requests")
+SAID = ("n", "runs", "requests", "steps")
 """Columns that say how much a row is made of."""
 
 

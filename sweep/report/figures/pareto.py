@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -104,6 +105,7 @@ def draw(context: Context) -> Figure:
     everything = made + stars
     _limits(axes, everything)
     crowd = _crowd(made)
+    line = _along(edge)
     if crowd:
         inset = axes.inset_axes(_free_box(axes, everything))
         inset.plot([p.x for p in edge], [p.y for p in edge], "--", color=SOFT, linewidth=1)
@@ -112,17 +114,32 @@ def draw(context: Context) -> Figure:
         inset.tick_params(labelsize=7)
         inset.set_facecolor("#fbfcfd")
         axes.indicate_inset_zoom(inset, edgecolor=SOFT)
-        labels.place(inset, [(p.x, p.y) for p in crowd], [p.title for p in crowd], 7)
+        inside = [(x, y) for x, y in line if _within(inset, x, y)]
+        labels.place(inset, [(p.x, p.y) for p in crowd], [p.title for p in crowd], 7, inside)
     outside = [p for p in everything if p not in crowd]
     labels.place(
         axes,
         [(p.x, p.y) for p in outside],
         [p.title for p in outside],
         7.5,
-        [(p.x, p.y) for p in crowd],
+        [*((p.x, p.y) for p in crowd), *line],
     )
     _legend(axes, context, made)
     return figure
+
+
+def _along(edge: list[Point], steps: int = 60) -> list[tuple[float, float]]:
+    """Points on the line through `edge`, close enough that no label fits between them."""
+    return [
+        (a.x + (b.x - a.x) * i / steps, a.y + (b.y - a.y) * i / steps)
+        for a, b in pairwise(edge)
+        for i in range(1, steps)
+    ]
+
+
+def _within(axes: Axes, x: float, y: float) -> bool:
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    return left <= x <= right and bottom <= y <= top
 
 
 def _scatter(axes: Axes, made: list[Point]) -> None:

@@ -111,6 +111,19 @@ def test_the_inset_of_figure_4_hides_no_point(paper_context):
             assert not box.contains(*axes.transData.transform((point.x, point.y))), point.title
 
 
+def test_no_label_of_figure_4_lies_on_the_frontier(paper_context):
+    with styled():
+        figure = pareto.draw(paper_context)
+    figure.canvas.draw()
+    made = pareto.points(paper_context)
+    for axes in (figure.axes[0], *figure.axes[0].child_axes):
+        line = axes.transData.transform(pareto._along(frontier(made)))
+        for label in axes.texts:
+            # The text alone: its background may touch the line.
+            box = label.get_window_extent().padded(-1)
+            assert not any(box.contains(x, y) for x, y in line), label.get_text()
+
+
 def test_overlaps_of_labels_are_measured():
     from matplotlib.transforms import Bbox
 
