@@ -105,6 +105,8 @@ def _first_success(start: Callable[[], _Started], undo: Callable[[], object]) ->
     for last in (False, True):
         try:
             return start()
+        except SystemExit as ended:  # what Ray makes of a SIGTERM while it starts
+            raise KeyboardInterrupt from ended
         except Exception as error:
             undo()
             if last:

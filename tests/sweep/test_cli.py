@@ -257,6 +257,14 @@ def test_ray_gets_a_second_try_on_a_busy_machine():
     assert calls == ["start", "undo", "start"]
 
 
+def test_sigterm_while_ray_starts_is_a_stop_like_any_other():
+    def start() -> str:
+        raise SystemExit(15)  # from Ray's own handler
+
+    with pytest.raises(KeyboardInterrupt):
+        _first_success(start, lambda: None)
+
+
 def test_ray_that_does_not_start_is_one_line():
     def start() -> str:
         raise Exception("timed out\nduring startup")
