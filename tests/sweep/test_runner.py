@@ -60,10 +60,9 @@ def test_the_error_names_the_way_out_and_signals_are_given_back(tmp_path, monkey
     loop = runner(tmp_path / "s")
     monkeypatch.setattr(loop, "_new_worker", lambda testbed: None)
     monkeypatch.setattr(loop, "_kill_all", lambda: None)
-    loop.book.store.attempts.rmdir()
-    loop.book.store.attempts.write_text("no folder")
+    monkeypatch.setattr(loop, "_loop", lambda: loop._stop_for_storage("it can't be written"))
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(StorageError, match=r"can't be written: .*sweep\.dir="):
+    with pytest.raises(StorageError, match=r"can't be written\. .*sweep\.dir="):
         loop.run()
     assert signal.getsignal(signal.SIGTERM) is before
 
