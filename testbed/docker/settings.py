@@ -87,6 +87,9 @@ class DockerSettings:
                 + ", ".join(sorted(known))
             )
         given = dict(options)
+        for key in ("memory_mib", "image_names"):
+            if not isinstance(given.get(key, {}), Mapping):
+                raise TestbedError(f"testbed.{key}={given[key]}: values by name are needed")
         try:
             if "memory_mib" in given:
                 given["memory_mib"] = {**MEMORY_MIB, **given["memory_mib"]}

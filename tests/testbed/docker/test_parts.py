@@ -185,6 +185,8 @@ NOT_THE_DRIVERS = ("kind", "start_timeout_s", "programs")
         ({"subnet_pool": "10.0.0.0/99"}, "10.0.0.0/99"),
         ({"memory_mib": {"redis": 1}}, "testbed.memory_mib.redis=1"),
         ({"memory_mib": {"cache": 64}}, "testbed.memory_mib.cache"),
+        ({"memory_mib": "x"}, "testbed.memory_mib=x: values by name"),
+        ({"image_names": ["x"]}, "testbed.image_names="),
         ({"dataplane": "maybe"}, "testbed.dataplane=maybe"),
         ({"memory_mib": {"redis": "abc"}}, "testbed.memory_mib.redis=abc: at least 8 MiB"),
         ({"cpusets": "maybe"}, "testbed.cpusets=maybe: true or false"),
