@@ -1,7 +1,7 @@
 """What a run costs beyond its measured duration, by phase, at N=3.
 
 Makes real runs through the command line: static ones, and ones of SmolLM2-135M on a server that is
-warm after the first. Prints the phases of every `summary.json`; the target is 6 s of overhead in the
+warm after the first. Prints the phases of every `summary.json`; the target is 6 s in the
 median: Prometheus takes 5.1 s to its first targets, and up to a scrape interval to scrape them.
 
     python bench/run_overhead.py [--duration 20] [--runs 3] [--no-model]

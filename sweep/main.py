@@ -21,7 +21,7 @@ from sweep.errors import RequestError, StorageError
 from sweep.grid import Grid, RunPoint, compose_grid
 from sweep.plan import Plan, expected_time_s, make_plan
 from sweep.planview import print_plan
-from sweep.progress import View
+from sweep.progress import View, counted
 from sweep.store.atomic import write_yaml
 from sweep.store.attempts import AttemptBook
 from sweep.store.lock import StoreLock
@@ -195,7 +195,7 @@ def _closing_words(
         console.print(f"failed: {run_id}: {reason}{where}", highlight=False, soft_wrap=True)
     left = len(missing) - len(failed.keys() & set(missing))
     console.print(
-        f"{len(plan.todo) - len(missing)} runs completed, {len(failed)} failed"
+        f"{counted(len(plan.todo) - len(missing), 'run')} completed, {len(failed)} failed"
         f"{f', {left} not made' if left else ''}. "
         f"Tables: python -m sweep.report {shlex.quote(str(store.root))}",
         highlight=False,

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sweep.plan import Plan
-from sweep.progress import duration_text
+from sweep.progress import counted, duration_text
 from sweep.store.paths import RunStore
 
 
@@ -28,19 +28,21 @@ def print_plan(
         _print_runs(console, plan)
     _print_models(console, plan)
     say = lambda text: console.print(text, highlight=False, soft_wrap=True)  # noqa: E731
-    say(f"[bold]{total} runs[/] in {store.root}: {len(plan.done)} done, {len(plan.todo)} to do")
+    runs = f"[bold]{counted(total, 'run')}[/]"
+    say(f"{runs} in {store.root}: {len(plan.done)} done, {len(plan.todo)} to do")
     if left_out:
-        say(f"{left_out} combinations left out: those models don't have that mode")
+        say(f"{counted(left_out, 'combination')} left out: no such mode of that model")
     if plan.before_start:
-        say(f"{len(plan.before_start)} runs left out by sweep.start_at")
+        say(f"{counted(len(plan.before_start), 'run')} left out by sweep.start_at")
     if plan.replaced:
-        say(f"{len(plan.replaced)} runs of another configuration will be set aside and run again")
+        replaced = counted(len(plan.replaced), "run")
+        say(f"{replaced} of another configuration to be set aside and run again")
     if plan.kept:
-        say(f"{len(plan.kept)} runs of another configuration are kept as they are")
+        say(f"{counted(len(plan.kept), 'run')} of another configuration kept as found")
     if plan.todo:
         loads = plan.model_loads
         say(
-            f"{len(loads)} model loads{': ' + ', '.join(loads) if loads else ''}; "
+            f"{counted(len(loads), 'model load')}{': ' + ', '.join(loads) if loads else ''}; "
             f"about {duration_text(expected_s)}"
         )
     else:

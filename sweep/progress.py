@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from sweep.cluster.messages import Report
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`, `0 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def duration_text(seconds: float) -> str:
     """`3 d 4 h`, `1 h 05 min`, `4 min 10 s`, `12 s`."""
     seconds = max(0, round(seconds))

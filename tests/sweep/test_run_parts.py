@@ -15,7 +15,7 @@ import pytest
 import sweep.errors
 from sweep.cluster.guard import TOKEN, clear, members
 from sweep.cluster.messages import Lease, Progress, Report
-from sweep.progress import duration_text
+from sweep.progress import counted, duration_text
 from sweep.run.counters import CounterRecorder, faulty_slots
 from sweep.run.phases import Phases
 from sweep.run.validity import Bounds, Evidence, invalid_reasons, warnings
@@ -166,6 +166,10 @@ def test_phases_add_up_and_overhead_is_all_but_the_measured_time():
 )
 def test_durations_are_readable(seconds, text):
     assert duration_text(seconds) == text
+
+
+def test_counts_have_their_number():
+    assert [counted(n, "run") for n in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def errors():
