@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +115,16 @@ def compute(
 def _request_stats(paths: RunPaths, summary: Mapping[str, Any]) -> RequestStats:
     try:
         t0_us, duration_s = int(summary["t0_us"]), float(summary["duration_s"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Unusable(f"summary.json: {_one_line(error)}") from error
+    if not 0 < duration_s < inf:
+        raise Unusable(f"summary.json: duration_s is {duration_s:g}")
     frame = _read_parquet(paths.requests, read_requests)
     if not frame.height:
         raise Unusable(f"{paths.requests.name}: no requests")
     try:
         return request_stats(frame, t0_us, duration_s)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Unusable(f"{paths.requests.name}: unexpected values: {_one_line(error)}") from error
 
 
@@ -138,7 +141,7 @@ def _ground_truth(paths: RunPaths, summary: Mapping[str, Any]) -> GroundTruth:
     counters = _read_parquet(paths.counters, read)
     try:
         return ground_truth(counters, int(expected))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Unusable(f"{paths.counters.name}: {_one_line(error)}") from error
 
 

@@ -205,7 +205,7 @@ def _point(run_id: str, summary: Mapping[str, Any]) -> dict[str, Any]:
             **{k: str(summary[k]) for k in ("error_mode", "testbed")},
             **{k: float(summary[k]) for k in ("duration_s", "interval_s")},
         }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise _Unusable("unreadable", f"summary.json: {type(error).__name__} {error}") from error
 
 

@@ -32,7 +32,7 @@ def replay(out: Console, store: RunStore, run_id: str, figures: Path | None = No
         raise ReportError(f"{paths.summary}: {_reason(error)}") from error
     try:
         _print(out, store, run_id, summary, figures)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{type(error).__name__} {error}"
         raise ReportError(f"{paths.root}: not the records of a run: {what}") from error
 

@@ -205,6 +205,14 @@ def test_a_bad_file_is_named_and_costs_only_what_needs_it(
     assert set(aggregates.metrics) == set(complete.metrics)
 
 
+@pytest.mark.parametrize("duration_s", [0, -5, float("nan"), float("inf")])
+def test_a_duration_that_can_not_be_is_named(tmp_path, run, duration_s):
+    claimed = summary(run) | {"duration_s": duration_s}
+    aggregates, _ = compute(RunPaths(write_run(tmp_path, run)), claimed)
+    assert aggregates.problems == (f"summary.json: duration_s is {duration_s:g}",)
+    assert aggregates.metrics[CLIENT] is None and aggregates.metrics[DECISIONS] is not None
+
+
 def test_a_mismatch_of_faulty_slots_is_a_problem_and_not_hidden(tmp_path, run):
     folder = write_run(tmp_path, run)
     counters = pl.read_parquet(folder / "counters.parquet").with_columns(
