@@ -184,8 +184,8 @@ def _closing_words(
     missing = [point.run_id for point in plan.todo if point.run_id not in complete]
     if interrupted:
         console.print(
-            f"stopped: {len(missing)} runs are missing. "
-            "Run the same command again to complete them.",
+            f"stopped: {counted(len(missing), 'run')} missing. "
+            "Run the same command again to complete the sweep.",
             highlight=False,
         )
         return 130

@@ -107,7 +107,8 @@ def _mismatch_message(
         )
     keys = differences(stored_config(point.run_id), point.config)
     what = "; ".join(keys[:6]) + (f"; and {len(keys) - 6} more" if len(keys) > 6 else "")
-    others = f" (and {len(replaced) - 1} more runs)" if len(replaced) > 1 else ""
+    more = len(replaced) - 1
+    others = f" (and {more} more run{'' if more == 1 else 's'})" if more else ""
     return (
         f"{point.run_id}{others} is complete with another configuration: "
         f"{what or 'the rules of the fingerprint changed'}. "

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sweep.arguments import Parser
-from sweep.progress import duration_text
+from sweep.progress import counted, duration_text
 from sweep.store.lock import held
 from sweep.store.owner import Owner
 from sweep.store.paths import Attempt, RunPaths, RunStore
@@ -92,7 +92,7 @@ def print_status(console: Console, store: RunStore, status: Status) -> None:
     say = lambda text: console.print(text, highlight=False, soft_wrap=True)  # noqa: E731
     total = len(status.asked) or len(status.done)
     state = "running" if status.live else "not running"
-    say(f"[bold]{store.root}[/]: {total} runs, sweep {state}")
+    say(f"[bold]{store.root}[/]: {counted(total, 'run')}, sweep {state}")
     table = Table(box=None, padding=(0, 2), header_style="bold")
     for title in ("done", "running", "failed", "to do"):
         table.add_column(title, justify="right")
