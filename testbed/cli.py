@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -252,7 +253,8 @@ def _down(arguments: argparse.Namespace) -> int:
         print(docker.down(info))
         return 0
     if info.owner_alive and info.foreground:
-        os.kill(info.owner.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it ended a moment ago
+            os.kill(info.owner.pid, signal.SIGTERM)
     elif info.owner_alive:
         # Its owner is a sweep: that sees a component die, and does the rest itself.
         leftovers.kill_children(WorkDir(info.path))
@@ -264,7 +266,10 @@ def _down(arguments: argparse.Namespace) -> int:
     while info.path.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     if info.path.exists():
-        print(f"error: {info.id} is still there; its owner is process {info.owner.pid}")
+        print(
+            f"error: {info.id} is still there; its owner is process {info.owner.pid}",
+            file=sys.stderr,
+        )
         return 1
     print(f"removed {info.id}")
     return 0
