@@ -206,16 +206,33 @@ def summarise(result: LoadResult, out: Path) -> str:
 
 
 def _ps(arguments: argparse.Namespace) -> int:
-    print(table(_everything()))
+    from testbed.docker import commands as docker
+
+    found = _local()
+    try:
+        found += docker.list_testbeds()
+    except TestbedError:
+        if found:  # "no testbeds" would be a wrong answer: the engine may hold some
+            print(table(found))
+        raise
+    print(table(found))
     return 0
 
 
-def _everything() -> list[TestbedInfo]:
-    """Local testbeds and those on this host's Docker Engine, if there is one."""
+def _local() -> list[TestbedInfo]:
+    """Testbeds that take no Docker Engine to be seen or ended."""
+    return [info for info in list_testbeds() if info.kind != "docker"]
+
+
+def _find(testbed_id: str) -> TestbedInfo | None:
+    """A testbed of this host; an engine is asked only for what is not a local one."""
     from testbed.docker import commands as docker
 
-    local = [info for info in list_testbeds() if info.kind != "docker"]
-    return local + docker.list_testbeds()
+    for listed in (_local, docker.list_testbeds):
+        for info in listed():
+            if info.id == testbed_id:
+                return info
+    return None
 
 
 def table(infos: Sequence[TestbedInfo]) -> str:
@@ -242,11 +259,10 @@ def _age(seconds: float) -> str:
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    chosen = [info for info in _everything() if info.id == arguments.id]
-    if not chosen:
+    info = _find(arguments.id)
+    if info is None:
         print(f"error: no testbed {arguments.id!r}; `ps` lists them", file=sys.stderr)
         return 2
-    info = chosen[0]
     if info.kind == "docker":
         from testbed.docker import commands as docker
 
@@ -279,9 +295,22 @@ def _gc(arguments: argparse.Namespace) -> int:
     from testbed.docker import commands as docker
 
     # Docker's first: its records say which folders belong to containers that are still there.
-    removed = docker.sweep_leftovers() + sweep_leftovers()
-    print("\n".join(f"removed {name}" for name in removed) or "nothing to remove")
+    # Those can still be removed without their folders, so that an engine's error holds up nothing.
+    removed: list[str] = []
+    try:
+        removed += docker.sweep_leftovers()
+    except TestbedError:
+        removed += sweep_leftovers()
+        if removed:
+            print(_removed(removed))
+        raise
+    removed += sweep_leftovers()
+    print(_removed(removed) or "nothing to remove")
     return 0
+
+
+def _removed(names: Sequence[str]) -> str:
+    return "\n".join(f"removed {name}" for name in names)
 
 
 def _build_image(arguments: argparse.Namespace) -> int:

@@ -13,9 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from testbed import cli, programs
+from testbed import cli, procfs, programs, workdir
+from testbed.docker import commands as docker
+from testbed.errors import ComponentDied
 from testbed.leftovers import TestbedInfo
-from testbed.workdir import Process
+from testbed.workdir import Process, WorkDir
 from tests.requirements import require
 
 
@@ -105,6 +107,50 @@ def test_all_that_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     (line,) = capsys.readouterr().err.splitlines()
     assert "a fleet of -1 backends" in line
     assert "choose another place with --out" in line
+
+
+@pytest.fixture
+def left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WorkDir:
+    """A local testbed whose owner is dead, on a host whose Docker Engine answers with errors."""
+
+    def broken() -> None:
+        raise ComponentDied("listing testbeds: no space left on device")
+
+    monkeypatch.setattr(docker, "list_testbeds", broken)
+    monkeypatch.setattr(docker, "sweep_leftovers", broken)
+    monkeypatch.setattr(workdir, "roots", lambda: [tmp_path])
+    folder = WorkDir.create("local", "run-1")
+    monkeypatch.setattr(procfs, "start_ticks", lambda pid: None)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["ps", "gc"])
+def test_a_broken_engine_hides_no_local_testbed(
+    command: str, left_behind: WorkDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([command]) == 1
+    said = capsys.readouterr()
+    assert left_behind.name in said.out
+    assert said.err == "error: listing testbeds: no space left on device\n"
+    assert left_behind.path.exists() is (command == "ps")
+
+
+def test_a_local_testbed_is_ended_without_asking_an_engine(
+    left_behind: WorkDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["down", left_behind.name]) == 0
+    assert capsys.readouterr() == (f"removed {left_behind.name}\n", "")
+    assert not left_behind.path.exists()
+
+
+@pytest.mark.parametrize("command", [["ps"], ["gc"], ["down", "elsewhere"]])
+def test_what_an_engine_may_hold_is_not_denied(
+    command: list[str], left_behind: WorkDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left_behind.remove()
+    assert cli.main(command) == 1
+    said = capsys.readouterr()
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
 
 
 def test_the_table_shows_dead_owners() -> None:
