@@ -44,7 +44,7 @@ from sweep.schedule import (
     StopServer,
     TestbedReady,
 )
-from sweep.store.attempts import AttemptBook
+from sweep.store.attempts import MAKE_ROOM, AttemptBook
 
 INTERRUPT_GRACE_S = 20.0
 """How long interrupted attempts get to stop their testbeds before their workers are killed."""
@@ -98,7 +98,7 @@ class Runner:
         self._running: dict[str, _Running] = {}
         self._polls: dict[Any, int] = {}
         self._signals = 0
-        self._storage_error: str | None = None
+        self._storage_error: StorageError | None = None
         self._events: deque[Event] = deque([Started()])
 
     def run(self) -> dict[str, str]:
@@ -113,10 +113,7 @@ class Runner:
             for number, handler in previous.items():
                 signal.signal(number, handler)
         if self._storage_error is not None:
-            raise StorageError(
-                f"{self._storage_error}. Make room there and run the same command again, or "
-                "choose another place with sweep.dir=…"
-            )
+            raise self._storage_error
         return dict(self._scheduler.failed)
 
     # --- the loop -------------------------------------------------------------------------------
@@ -196,7 +193,11 @@ class Runner:
             self.book.require_free_disk(self.options.min_free_disk_mib)
             number = self.book.open(point)
         except (OSError, StorageError) as error:
-            self._stop_for_storage(f"the run store can't be written: {error}")
+            self._stop_for_storage(
+                error
+                if isinstance(error, StorageError)
+                else f"the run store can't be written: {error}"
+            )
             self._events.append(RunEnded(start.run_id, "interrupted"))
             return
         task = Task(
@@ -212,9 +213,12 @@ class Runner:
         ref = self._workers[start.testbed].run.remote(task)
         self._refs[ref] = lambda r, run_id=start.run_id: self._run_ended(r, run_id)
 
-    def _stop_for_storage(self, reason: str) -> None:
+    def _stop_for_storage(self, why: str | StorageError) -> None:
         """The scheduler hears of it before it hears that the run ended: it would start it again."""
-        self._storage_error = reason
+        # An error of the store names the ways out itself.
+        self._storage_error = (
+            why if isinstance(why, StorageError) else StorageError(f"{why}. {MAKE_ROOM}")
+        )
         self._events.append(StopAsked())
 
     def _run_ended(self, ref: Any, run_id: str) -> Event:

@@ -15,6 +15,11 @@ from sweep.store.atomic import append_line, publish_dir, write_json, write_yaml
 from sweep.store.owner import Owner
 from sweep.store.paths import RunPaths, RunStore
 
+MAKE_ROOM = (
+    "Make room there and run the same command again, or choose another place with sweep.dir=…"
+)
+"""The ways out of a run store that is full or can't be written."""
+
 
 class _Failure(Protocol):
     outcome: Any
@@ -33,7 +38,7 @@ class AttemptBook:
         if free < mib:
             raise StorageError(
                 f"only {free} MiB are free where {self.store.root} is "
-                f"(sweep.min_free_disk_mib={mib}): free some space, then run the command again"
+                f"(sweep.min_free_disk_mib={mib}). {MAKE_ROOM}"
             )
 
     def open(self, point: RunPoint) -> int:

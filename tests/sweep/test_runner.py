@@ -48,6 +48,21 @@ def test_a_disk_that_fills_up_between_runs_ends_the_sweep(tmp_path):
     assert "MiB are free" in str(loop._storage_error)
 
 
+@pytest.mark.parametrize("min_free_disk_mib", [0, 10**9], ids=["unwritable", "full"])
+def test_the_ways_out_are_said_once(tmp_path, monkeypatch, min_free_disk_mib):
+    loop = runner(tmp_path / "s", Options(1, 2, None, min_free_disk_mib, bounds={}))
+    monkeypatch.setattr(loop, "_new_worker", lambda testbed: None)
+    monkeypatch.setattr(loop, "_kill_all", lambda: None)
+    monkeypatch.setattr(View, "stopping", lambda *_: None)
+    loop.book.store.attempts.rmdir()
+    loop.book.store.attempts.write_text("no folder")
+    with pytest.raises(StorageError) as stopped:
+        loop.run()
+    said = str(stopped.value)
+    assert (said.count("again"), said.count("sweep.dir=")) == (1, 1), said
+    assert ("can't be written" in said) is (min_free_disk_mib == 0)
+
+
 def test_a_store_that_can_no_longer_be_written_ends_the_sweep(tmp_path):
     loop = runner(tmp_path / "s")
     loop.book.store.attempts.rmdir()
