@@ -112,8 +112,8 @@ class View:
             self._say(f"[magenta]model[/]     {model} {state}")
 
     def stopping(self, running: int) -> None:
-        """The sweep was asked to stop."""
-        self._say(f"[yellow]stopping[/]  {running} running, once more Ctrl-C to kill")
+        """The sweep stops: it was asked to, or can't go on."""
+        self._say(f"[yellow]stopping[/]  {running} running, Ctrl-C now kills them")
 
     def progress(self, testbed: int, progress: RunProgress) -> None:
         """Where a worker is."""

@@ -133,7 +133,9 @@ class Runner:
                 for worker in self._workers.values():
                     worker.interrupt.remote()
                 self._events.append(StopAsked())
-            if stop_by is not None and (self._signals > 1 or time.monotonic() > stop_by):
+            # The first signal asks to stop, unless the store had done so already.
+            kill = self._signals > (1 if self.interrupted else 0)
+            if stop_by is not None and (kill or time.monotonic() > stop_by):
                 return
             self._events.extend(self._wait(0.25))
             if not self.ray_alive():

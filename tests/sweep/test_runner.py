@@ -15,6 +15,7 @@ from sweep.cluster.runner import Options, Runner
 from sweep.errors import StorageError
 from sweep.plan import Plan
 from sweep.progress import View
+from sweep.schedule import Event
 from sweep.store.attempts import AttemptBook
 from sweep.store.paths import RunStore
 from tests.sweep.test_schedule import point
@@ -80,6 +81,29 @@ def test_the_error_names_the_way_out_and_signals_are_given_back(tmp_path, monkey
     with pytest.raises(StorageError, match=r"can't be written\. .*sweep\.dir="):
         loop.run()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("stopped_by", ["storage", "signal"])
+def test_once_it_stops_one_signal_kills(tmp_path, monkeypatch, stopped_by):
+    loop = runner(tmp_path / "s")
+    monkeypatch.setattr(loop._scheduler, "handle", lambda event: [])  # it waits for ever
+    rounds = []
+
+    def wait(timeout_s: float) -> list[Event]:
+        rounds.append(timeout_s)
+        if len(rounds) == 2:  # in the first, nothing has been pressed since it stops
+            loop._on_signal(signal.SIGINT, None)
+        assert len(rounds) < 3, "it does not end"
+        return []
+
+    monkeypatch.setattr(loop, "_wait", wait)
+    if stopped_by == "storage":
+        loop._stop_for_storage("it can't be written")
+    else:
+        loop._on_signal(signal.SIGINT, None)
+    loop._loop()
+    assert len(rounds) == 2
+    assert loop.interrupted is (stopped_by == "signal")
 
 
 def test_an_attempt_that_can_not_be_closed_is_left_to_the_next_sweep(tmp_path, monkeypatch):
