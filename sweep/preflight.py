@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import testbed.factory
@@ -21,13 +22,19 @@ def require_everything(points: Sequence[RunPoint]) -> None:
 
 
 def _testbed_problems(points: Sequence[RunPoint]) -> list[str]:
-    # What the largest fleet needs (memory, addresses) is enough for all of them.
-    largest = {testbed_kind(point): point for point in sorted(points, key=lambda p: p.scale)}
+    # What the largest fleet needs (memory, addresses) is enough for all that are made alike.
+    largest = {_made_of(point): point for point in sorted(points, key=lambda p: p.scale)}
     return [
         problem
-        for kind, point in largest.items()
-        for problem in testbed.factory.check(kind, testbed_spec(point))
+        for point in largest.values()
+        for problem in testbed.factory.check(testbed_kind(point), testbed_spec(point))
     ]
+
+
+def _made_of(point: RunPoint) -> str:
+    """What decides which programs or images a run needs; the same text for runs made alike."""
+    testbed, telemetry = point.config["testbed"], point.config["load"]["telemetry"]
+    return json.dumps([testbed, telemetry], sort_keys=True)
 
 
 def _serving_problems(points: Sequence[RunPoint]) -> list[str]:
