@@ -187,7 +187,10 @@ def _schema(specification: Json, schema: Json, *, names_required: bool = True) -
         merged: Json = {"type": "object", "properties": {}}
         for part in parts:
             merged["properties"] |= part.pop("properties", {})
+            required = [*merged.get("required", []), *part.get("required", [])]
             merged |= part
+            if required:
+                merged["required"] = list(dict.fromkeys(required))
         return merged
     plain = ("type", "format", "enum", "pattern", "minimum", "maximum")
     kept = {key: schema[key] for key in plain if key in schema}

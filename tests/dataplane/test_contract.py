@@ -106,6 +106,16 @@ def test_derivation_keeps_facts_and_leaves_words() -> None:
     }
 
 
+def test_what_any_part_requires_is_required() -> None:
+    parts = [
+        {"required": ["name", "id"], "properties": {"name": {}, "id": {}}},
+        {"properties": {"mode": {}}},
+        {"required": ["mode", "name"]},
+    ]
+    assert derive._schema({}, {"allOf": parts})["required"] == ["name", "id", "mode"]
+    assert "required" not in derive._schema({}, {"allOf": parts[1:2]})
+
+
 def test_derivation_reads_keys_from_tags() -> None:
     source = (
         'type StorageDataplaneAPIConfiguration struct {\n\tA *int `yaml:"a,omitempty"`\n'
