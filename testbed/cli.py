@@ -171,9 +171,12 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _unwritable(folder: Path) -> str | None:
+    """Why `folder` can't be made or written, if so; leaves no trace, as the load makes it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        there = folder.absolute()
+        while not (there.exists() or there.is_symlink()):
+            there = there.parent
+        with tempfile.TemporaryFile(dir=there):
             return None
     except OSError as error:
         return f"{folder} can't be written ({error.strerror}): choose another place with --out"

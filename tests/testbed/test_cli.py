@@ -109,6 +109,25 @@ def test_all_that_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], tmp_p
     assert "choose another place with --out" in line
 
 
+def test_a_refused_request_leaves_no_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "out"
+    assert cli.main(["up", "-n", "-1", "--load", "2", "--out", str(out)]) == 2
+    assert "--out" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["file", "file/out", "nowhere", "x" * 300])
+def test_a_folder_that_can_not_be_made_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    assert cli.main(["up", "-n", "-1", "--load", "2", "--out", str(tmp_path / name)]) == 2
+    assert "choose another place with --out" in capsys.readouterr().err
+
+
 @pytest.fixture
 def left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WorkDir:
     """A local testbed whose owner is dead, on a host whose Docker Engine answers with errors."""
