@@ -34,13 +34,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each policy")
     parser.add_argument("--no-model", action="store_true", help="static runs only")
     args = parser.parse_args()
-    models = "static" if args.no_model else "static,local/smollm2-135m"
+    models, modes = "static,local/smollm2-135m", "error_on,none"
+    if args.no_model:
+        models, modes = "static", "error_on"
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         subprocess.run(
             [
                 *(sys.executable, "-m", "sweep", "-m", f"model={models}", "scale=3"),
-                *("algorithm=leastconn", f"seed=range(1,{args.runs + 1})", "mode=error_on,none"),
+                *("algorithm=leastconn", f"seed=range(1,{args.runs + 1})", f"mode={modes}"),
                 *(f"duration_s={args.duration}", f"sweep.dir={store}", "sweep.dashboard=false"),
             ],
             cwd=ROOT,
