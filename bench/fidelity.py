@@ -6,9 +6,9 @@
 
 Arm `static`: error-on, N=3, nobody intervenes (Table 8). Arm `drained`: the same with the faulty
 slot drained from the start (Table 9, N=3). Exit code 1 where a latency is more than 10% or the rate
-more than 6% off, or the paper's floor is outside the measured rate's Wilson interval. Leastconn is
-exempt from the floor and from the drained p95: docs/fidelity.md says why. Run it on an otherwise
-idle machine.
+more than 6% off, the paper's floor is outside the measured rate's Wilson interval, or the drained
+p95 is outside 26 to 28 ms. Under leastconn the last two can't be had from this fleet
+(docs/fidelity.md says why): they are printed and don't count. Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ PAPER_STATIC = {"mean": 12.0, "p50": 11.9, "p95": 15.6, "p99": 17.7, "rate": 24.
 
 PAPER_DRAINED = {"roundrobin": {"p95": 27.6}, "leastconn": {"p95": 26.1}}
 """Table 9 at N=3, the larger models' tail."""
+
+DRAINED_P95_MS = (26.0, 28.0)
+"""Both algorithms' values in Table 9, rounded outwards."""
 
 ARMS = ("static", "drained")
 
@@ -125,10 +128,9 @@ def measure(
 def report(arm: str, algorithm: str, measured: Measured) -> tuple[list[str], list[str]]:
     """Lines that set the measured beside the paper's, and what is off."""
     lines = [f"{algorithm}, {arm}: {measured.requests} requests, CPU seconds {measured.cpu_s}"]
-    missed = []
+    off = []
     units = {"rate": "req/s/VU", "floor": "%"}
     paper = PAPER_STATIC if arm == "static" else PAPER_DRAINED[algorithm]
-    exempt = algorithm == "leastconn"
     for name, expected in paper.items():
         value = getattr(measured, name)
         deviation = 100 * (value / expected - 1)
@@ -136,17 +138,22 @@ def report(arm: str, algorithm: str, measured: Measured) -> tuple[list[str], lis
             f"  {name:6} {value:8.2f} {units.get(name, 'ms'):8}  paper {expected:6.2f}"
             f"  {deviation:+6.1f}%"
         )
-        off = abs(deviation) > TOLERANCE_PERCENT.get(name, math.inf)
-        if off and not (arm == "drained" and exempt):
-            missed.append(f"{algorithm}, {arm}: {name} {deviation:+.1f}%")
+        if arm == "static" and abs(deviation) > TOLERANCE_PERCENT.get(name, math.inf):
+            off.append(f"{algorithm}, {arm}: {name} {deviation:+.1f}%")
+    scheduled = []  # what depends on how the algorithm shares the load
     if arm == "static":
         inside = measured.floor_low <= paper["floor"] <= measured.floor_high
-        where = "inside" if inside else "OUTSIDE"
         words = f"Wilson interval [{measured.floor_low:.2f}, {measured.floor_high:.2f}] %"
-        lines.append(f"  floor's {words}: the paper's is {where}")
-        if not inside and not exempt:
-            missed.append(f"{algorithm}, {arm}: floor's {words}")
-    return lines, missed
+        lines.append(f"  floor's {words}: the paper's is {'inside' if inside else 'OUTSIDE'}")
+        if not inside:
+            scheduled.append(f"{algorithm}, {arm}: floor's {words}")
+    else:
+        low, high = DRAINED_P95_MS
+        inside = low <= measured.p95 <= high
+        lines.append(f"  {low:g} to {high:g} ms: {'inside' if inside else 'OUTSIDE'}")
+        if not inside:
+            scheduled.append(f"{algorithm}, {arm}: p95 {measured.p95:.1f} ms")
+    return lines, off if algorithm == "leastconn" else off + scheduled
 
 
 def main(argv: Sequence[str] | None = None) -> int:
