@@ -15,7 +15,7 @@ except `aggregate`, which runs them all over one run's folder. docs/metrics.md l
     aggregate     all of the above for one run, cached beside it
 """
 
-DEFINITIONS_VERSION = 2
+DEFINITIONS_VERSION = 3
 """Raised whenever a definition changes: cached aggregates of another version are recomputed."""
 
 WINDOW_S = 10.0

@@ -78,6 +78,7 @@ def compute(
         steps, states = steps_frame(records), states_frame(records)
         if not steps.height:
             problems.append(f"{paths.steps.name}: no steps")
+            states = None  # a policy that never got to decide is not scored for what it did not do
     except (
         KeyError,
         TypeError,
@@ -245,7 +246,7 @@ def _spending_metrics(steps: pl.DataFrame | None, interval_s: float) -> dict[str
     used = tokens(steps)
     cadence = cadence_s(steps)
     per_step = completion_per_step(steps)
-    return {
+    found = {
         "steps": steps.height,
         "failed_steps": int(steps["failed"].sum()),
         "cadence_s": cadence,
@@ -260,6 +261,10 @@ def _spending_metrics(steps: pl.DataFrame | None, interval_s: float) -> dict[str
         "completion_per_step": float(np.median(per_step)) if per_step else None,
         **firing_counts(steps),
     }
+    if not steps.height:
+        # That there were none is all that is known: nothing was counted that could be 0.
+        return {key: 0 if key in ("steps", "failed_steps") else None for key in found}
+    return found
 
 
 def _window_columns(windows: Windows) -> dict[str, list[Any]]:

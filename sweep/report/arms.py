@@ -12,7 +12,7 @@ from sweep.metrics import DEFINITIONS_VERSION
 from sweep.metrics.intervals import Interval
 from sweep.metrics.latency import Pool, latency_summary
 from sweep.metrics.pooled import histogram, quantile_interval_over_runs
-from sweep.report.load import THRESHOLD_B, Loaded
+from sweep.report.load import THRESHOLD_B, Loaded, decided
 from sweep.report.memo import Intervals
 
 ARMS = {
@@ -29,7 +29,7 @@ ARMS = {
 def with_arm(runs: pl.DataFrame) -> pl.DataFrame:
     """Add the column `arm` (a key of `ARMS`; null for what belongs to none)."""
     error_on = pl.col("error_mode") == "error_on"
-    static, llm = pl.col("policy") == "static", pl.col("policy") == "llm"
+    static, llm = pl.col("policy") == "static", (pl.col("policy") == "llm") & decided()
     size = pl.col("active_params_b")
     return runs.with_columns(
         arm=pl.when(static & ~error_on)
@@ -42,7 +42,7 @@ def with_arm(runs: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("sub"))
         .when(llm & error_on)
         .then(pl.lit("supra"))
-        .when((pl.col("policy") == "rule") & error_on)
+        .when((pl.col("policy") == "rule") & error_on & decided())
         .then(pl.lit("rule"))
     )
 

@@ -161,7 +161,17 @@ def load(
         row |= {k: found.metrics.get(k) for k in RUNS_SCHEMA if k not in _POINT}
     runs = match_baselines(pl.DataFrame(list(rows.values()), schema=RUNS_SCHEMA).sort("run_id"))
     left_out += _unmatched(runs)
+    effects = ("reduction_abs", "reduction_pct", "avoided", "cost_eff")
+    runs = runs.with_columns(pl.when(decided()).then(pl.col(*effects)))
     return Loaded(store, runs, aggregates, summaries, tuple(left_out), len(run_ids), counts)
+
+
+def decided() -> pl.Expr:
+    """Whether a run's policy ever decided, as far as anybody knows.
+
+    One that never did had no effect that could be measured: its run counts for no policy.
+    """
+    return pl.col("steps").is_null() | (pl.col("steps") > 0)
 
 
 def _complete_ids(store: RunStore) -> list[str]:

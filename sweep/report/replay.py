@@ -80,15 +80,20 @@ def header(summary: Mapping[str, Any], metrics: Mapping[str, Any]) -> Iterator[s
         f"{summary['model'].get('title', point['model'])}, {point['mode']}, {point['algorithm']}, "
         f"N = {point['scale']}, {summary['duration_s']:g} s, {summary['error_mode']}"
     )
-    faulty = ", ".join(metrics.get("faulty_slots") or []) or "none"
-    drained = ", ".join(metrics.get("drained_slots") or []) or "none"
-    final = ", ".join(metrics.get("final_drained_slots") or []) or "none"
-    yield f"faulty: {faulty}; ever drained: {drained}; drained at the end: {final}"
+    yield (
+        f"faulty: {_slots(metrics.get('faulty_slots'))}; "
+        f"ever drained: {_slots(metrics.get('drained_slots'))}; "
+        f"drained at the end: {_slots(metrics.get('final_drained_slots'))}"
+    )
     if metrics.get("rate_5xx") is not None:
         yield (
             f"client 5xx rate {100 * metrics['rate_5xx']:.3f}% of {metrics['requests']:,} "
             f"requests; p95 {metrics['p95_ms']:.1f} ms"
         )
+
+
+def _slots(names: Sequence[str] | None) -> str:
+    return "unknown" if names is None else ", ".join(names) or "none"
 
 
 def collapse(steps: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

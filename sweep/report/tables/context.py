@@ -13,7 +13,7 @@ from sweep import paper
 from sweep.metrics.intervals import Interval
 from sweep.metrics.localization import Counts, scores
 from sweep.report.cells import EMPTY, Cell, scaled
-from sweep.report.load import Loaded
+from sweep.report.load import Loaded, decided
 from sweep.report.memo import Intervals
 
 
@@ -28,17 +28,21 @@ class Context:
     @cached_property
     def llm(self) -> pl.DataFrame:
         """Runs of LLM policies with the error profile active (paper, §5)."""
-        return self.runs.filter((pl.col("policy") == "llm") & (pl.col("error_mode") == "error_on"))
+        return self._deciding("llm")
 
     @cached_property
     def rules(self) -> pl.DataFrame:
         """Runs of classical rules with the error profile active."""
-        return self.runs.filter((pl.col("policy") == "rule") & (pl.col("error_mode") == "error_on"))
+        return self._deciding("rule")
 
     @cached_property
     def deciding(self) -> pl.DataFrame:
         """LLM and rule runs together."""
         return pl.concat([self.llm, self.rules])
+
+    def _deciding(self, policy: str) -> pl.DataFrame:
+        error_on = pl.col("error_mode") == "error_on"
+        return self.runs.filter((pl.col("policy") == policy) & error_on & decided())
 
     def static(self, error_mode: str) -> pl.DataFrame:
         """Static runs of one error mode."""

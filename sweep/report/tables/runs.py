@@ -81,6 +81,8 @@ def _reductions(context: Context, run: Mapping[str, Any]) -> tuple[Cell, Cell]:
     note = "undefined"
     if run["policy"] == "static" or run["error_mode"] != "error_on":
         note = "reference"
+    elif run["steps"] == 0:
+        note = "no steps"
     elif run["baseline_run_id"] is None:
         note = "unmatched"
     interval = context.difference(run)
@@ -95,6 +97,7 @@ def _reductions(context: Context, run: Mapping[str, Any]) -> tuple[Cell, Cell]:
 
 def runs_decisions(context: Context) -> Table:
     """Decisions of every run that could make any."""
+    could = (pl.col("policy") != "static") & (pl.col("error_mode") == "error_on")
 
     def cells(run: Mapping[str, Any]) -> tuple[Cell, ...]:
         return tuple(Cell(run[c.key], n=1) for c in DECISIONS)
@@ -107,7 +110,7 @@ def runs_decisions(context: Context) -> Table:
         "start; flips are changes between drained and active after the first.",
         DECISIONS,
         cells,
-        context.deciding,
+        context.runs.filter(could),
     )
 
 

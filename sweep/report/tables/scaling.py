@@ -59,10 +59,12 @@ def table11(context: Context) -> Table:
     for scale, algorithm in _grid(context.llm):
         runs = at(context.llm, scale=scale, algorithm=algorithm)
         cells = [Cell(runs.height, runs.height)]
+        scored = runs.filter(pl.col("tp").is_not_null())
         for key in ("time_to_action_s", "time_to_resolution_s"):
             value = context.papers("11", f"{scale} {algorithm}").get(key)
             cells.append(context.median(runs, key, value))
-            cells.append(Cell(runs[key].drop_nulls().len(), runs.height) if runs.height else EMPTY)
+            reached = scored[key].drop_nulls().len()
+            cells.append(Cell(reached, scored.height) if scored.height else EMPTY)
         rows.append(Row((str(scale), algorithm), tuple(cells)))
     return Table(
         "11",
@@ -124,9 +126,10 @@ def table13(context: Context) -> Table:
         runs, label = at(context.llm, scale=scale), str(scale)
         papers = context.papers("13", label)
         cells = [Cell(runs.height, runs.height)]
+        steps = int(runs["steps"].sum())
         for key in (*counted, *own):
-            value = int(runs[key].sum()) if runs.height else None
-            steps = int(runs["steps"].sum())
+            known = runs[key].drop_nulls()
+            value = int(known.sum()) if known.len() else None
             cells.append(
                 Cell(value, steps, paper=papers.get(key), note="" if runs.height else EMPTY.note)
             )

@@ -181,7 +181,12 @@ CLIENT, DECISIONS, STEPS = "requests", "f1", "steps"
         (spoil_requests, "requests.parquet: unreadable", [CLIENT], [DECISIONS, STEPS]),
         (drop_column, "requests.parquet: missing column duration_us", [CLIENT], [DECISIONS, STEPS]),
         (no_requests, "requests.parquet: no requests", [CLIENT], [DECISIONS, STEPS]),
-        (no_steps, "steps.jsonl: no steps", [], [CLIENT, DECISIONS]),
+        (
+            no_steps,
+            "steps.jsonl: no steps",
+            [DECISIONS, "exact", "flips", "drained_slots", "completion_tokens", "fired_any"],
+            [CLIENT, STEPS, "failed_steps"],
+        ),
         (cut_steps, "steps.jsonl: unreadable", [DECISIONS, STEPS], [CLIENT]),
         (other_steps, "steps.jsonl: unexpected shape", [DECISIONS, STEPS], [CLIENT]),
         (steps_without_times, "steps.jsonl: unexpected shape", [DECISIONS, STEPS], [CLIENT]),

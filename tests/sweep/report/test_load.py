@@ -88,7 +88,8 @@ def test_a_run_without_steps(demo_store):
     (demo_store / "runs" / LLM / "steps.jsonl").write_text("")
     loaded = load(RunStore(demo_store))
     assert left_out(loaded, LLM) == [("incomplete", "steps.jsonl: no steps")]
-    assert loaded.runs.filter(run_id=LLM)["steps"].to_list() == [0]
+    row = loaded.runs.filter(run_id=LLM).row(0, named=True)
+    assert (row["steps"], row["f1"], row["reduction_pct"]) == (0, None, None)
 
 
 def test_runs_without_a_matched_baseline_are_listed(demo_store):

@@ -308,3 +308,52 @@ def test_tables_of_a_store_without_llm_runs_are_empty_but_there(tmp_path):
         assert bool(table.rows) == (
             key in ("5", "8", "9", "runs-client", "runs-latency", "runs-cost")
         )
+
+
+@pytest.fixture(scope="module")
+def undecided(tmp_path_factory) -> Context:
+    """Three runs of one model: one decided, one never got to, one lost its ground truth."""
+    base = SyntheticRun(TINY, "none", scale=3, http_5xx=12)
+    drains = replace(base, toggles={base.faulty[0]: (6,)})
+    silent = replace(base, scale=5, steps=0)
+    lost = replace(base, scale=7, http_5xx=15)
+    statics = [
+        SyntheticRun(STATIC, "error_on", scale=n, http_5xx=30, completion_tokens=0)
+        for n in (3, 5, 7)
+    ]
+    root = write_store(tmp_path_factory.mktemp("undecided"), [drains, silent, lost, *statics])
+    (root / "runs" / lost.run_id / "counters.parquet").unlink()
+    return Context(load(RunStore(root)), Intervals())
+
+
+def test_a_policy_that_never_got_to_decide_has_no_number_anywhere(undecided):
+    assert [i.reason for i in undecided.loaded.left_out if "_n5_" in i.run_id] == [
+        "steps.jsonl: no steps"
+    ]
+    client = cells(ALL["runs-client"](undecided), "Tiny 1B", "leastconn", "5")
+    assert client["requests"].value == 2_000
+    assert client["reduction_pct"].value is client["avoided"].value is None
+    assert client["reduction_pct"].note == "no steps"
+    for key, counted in (("runs-decisions", ()), ("runs-cost", ("steps", "failed_steps"))):
+        row = cells(ALL[key](undecided), "Tiny 1B", "leastconn", "5")
+        assert {k for k, cell in row.items() if cell.value is not None} == set(counted)
+    for key in ("6", "models-outcome", "models-behaviour", "models-cost"):
+        assert cells(ALL[key](undecided), "Tiny 1B")["n"].value == 2
+    assert cells(ALL["6"](undecided), "Tiny 1B")["f1"].value == 1.0
+    assert [r.labels for r in ALL["10"](undecided).rows] == [("3",), ("7",)]
+    assert cells(ALL["8"](undecided), "LLM · <3B active")["runs"].value == 2
+
+
+def test_counts_of_runs_that_can_not_be_scored_are_not_zero(undecided):
+    row = cells(ALL["11"](undecided), "7", "leastconn")
+    assert (row["acted"].value, row["resolved"].value) == (None, None)
+    row = cells(ALL["11"](undecided), "3", "leastconn")
+    assert (row["acted"].value, row["acted"].n) == (1, 1)
+
+
+def test_firings_of_runs_whose_steps_are_unreadable_are_not_zero(tmp_path):
+    run = SyntheticRun(TINY, "none")
+    root = write_store(tmp_path, [run])
+    (root / "runs" / run.run_id / "steps.jsonl").write_text("{")
+    row = cells(ALL["13"](Context(load(RunStore(root)), Intervals())), "3")
+    assert {row[k].value for k in row if k != "n"} == {None}
