@@ -28,6 +28,9 @@ ONE_RUN = "1 run"
 ALL_EQUAL = "all equal"
 """Notes of degenerate bootstrap intervals."""
 
+CUT = "cut at 100%"
+"""Note of an interval of a reduction that would go beyond all errors."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -67,6 +70,19 @@ def newcombe(count1: int, n1: int, count2: int, n2: int, level: float = LEVEL) -
     )
     note = "no failures in either" if not count1 and not count2 else ""
     return Interval(float(low), float(high), "Newcombe", min(n1, n2), note)
+
+
+def as_percent_of(difference: Interval, baseline: float) -> Interval:
+    """Interval of a reduction in percent of the baseline's rate, from that of the difference.
+
+    The baseline's rate is taken as known. Newcombe's upper end may lie beyond it on short runs; no
+    reduction takes away more than all errors, so that the interval is cut at 100%, and says so.
+    """
+    if difference.low is None or difference.high is None:
+        return difference
+    low, high = (100 * end / baseline for end in (difference.low, difference.high))
+    note = CUT if high > 100 else difference.note
+    return Interval(low, min(high, 100.0), difference.method, difference.n, note)
 
 
 def mean_interval(

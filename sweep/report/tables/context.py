@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from sweep import paper
-from sweep.metrics.intervals import Interval
+from sweep.metrics.intervals import Interval, as_percent_of
 from sweep.metrics.localization import Counts, scores
 from sweep.report.cells import EMPTY, Cell, scaled
 from sweep.report.load import Loaded, decided
@@ -128,6 +128,13 @@ class Context:
         return self.iv.newcombe(
             run["baseline_5xx"], run["baseline_requests"], run["http_5xx"], run["requests"]
         )
+
+    def percent(self, run: Mapping[str, Any]) -> Interval | None:
+        """`difference` in percent of the baseline's rate, cut at 100%."""
+        interval = self.difference(run)
+        if interval is None or run["reduction_pct"] is None:
+            return None
+        return as_percent_of(interval, run["baseline_5xx"] / run["baseline_requests"])
 
 
 def _add(left: Sequence[int], right: Sequence[int]) -> list[int]:

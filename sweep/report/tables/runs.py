@@ -70,7 +70,7 @@ def runs_client(context: Context) -> Table:
         "Runs: what the clients saw",
         "Client 5xx rate over the full run with its Wilson interval; reductions against the "
         "matched static error-on run: difference of the rates with its Newcombe interval, and "
-        "both as a share of the baseline's rate.",
+        "both as a share of the baseline's rate, cut at 100%.",
         CLIENT,
         cells,
     )
@@ -91,8 +91,7 @@ def _reductions(context: Context, run: Mapping[str, Any]) -> tuple[Cell, Cell]:
     absolute = Cell(100 * run["reduction_abs"], run["requests"], scaled(interval, 100))
     if run["reduction_pct"] is None:
         return absolute, Cell(None, note=note)
-    base = run["baseline_5xx"] / run["baseline_requests"]
-    return absolute, Cell(run["reduction_pct"], run["requests"], scaled(interval, 100 / base))
+    return absolute, Cell(run["reduction_pct"], run["requests"], context.percent(run))
 
 
 def runs_decisions(context: Context) -> Table:

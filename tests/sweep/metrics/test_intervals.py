@@ -8,7 +8,9 @@ from scipy import stats
 
 from sweep.metrics.intervals import (
     ALL_EQUAL,
+    CUT,
     ONE_RUN,
+    as_percent_of,
     bootstrap,
     bootstrap_ratio,
     mean_interval,
@@ -23,6 +25,21 @@ def test_newcombe_golden_value_and_its_sign():
     assert (found.low, found.high) == pytest.approx((0.1212, 0.3929), abs=5e-5)
     swapped = newcombe(38, 92, 63, 93)
     assert (swapped.low, swapped.high) == pytest.approx((-0.3929, -0.1212), abs=5e-5)
+
+
+def test_a_reduction_takes_away_no_more_than_all_errors():
+    short = as_percent_of(newcombe(40, 2_500, 0, 2_400), 40 / 2_500)
+    assert newcombe(40, 2_500, 0, 2_400).high > 40 / 2_500
+    assert (short.high, short.note, short.method) == (100.0, CUT, "Newcombe")
+    assert short.low < 100
+    # The paper's best run: +96.9%, [+94.6, +99.2] (section 6.1); its counts are not printed.
+    whole = newcombe(7_500, 440_000, 233, 440_000)
+    uncut = as_percent_of(whole, 7_500 / 440_000)
+    scale = 100 * 440_000 / 7_500
+    assert (uncut.low, uncut.high) == pytest.approx((scale * whole.low, scale * whole.high))
+    assert uncut.high < 100 and uncut.note == ""
+    worse = as_percent_of(newcombe(10, 1_000, 90, 1_000), 0.01)
+    assert worse.low < -800 < worse.high < 0
 
 
 def test_wilson_equals_scipy():

@@ -150,6 +150,19 @@ def test_an_absolute_reduction_has_the_newcombe_interval_of_statsmodels(paper_co
     assert cell.interval.method == "Newcombe"
 
 
+def test_no_percent_reduction_is_more_than_all(tmp_path):
+    """Short runs: Newcombe's upper end lies beyond the baseline's rate."""
+    static = SyntheticRun(STATIC, "error_on", http_5xx=30, completion_tokens=0)
+    best = SyntheticRun(TINY, "none", http_5xx=1)
+    context = Context(load(RunStore(write_store(tmp_path, [static, best]))), Intervals())
+    row = cells(ALL["runs-client"](context), "Tiny 1B", "leastconn", "3")
+    assert row["reduction_abs"].interval.high > 100 * 30 / 2_000
+    percent = row["reduction_pct"]
+    assert percent.value == pytest.approx(100 * 29 / 30)
+    assert (percent.interval.high, percent.interval.note) == (100.0, "cut at 100%")
+    assert percent.interval.low == pytest.approx(row["reduction_abs"].interval.low * 2_000 / 30)
+
+
 def test_a_printed_interval_says_its_own_n_unless_the_row_does(paper_context):
     firing = ALL["13"](paper_context)
     assert brackets(firing.rows[0].cells[-1], firing.columns[-1])[0][1] == 56
