@@ -15,6 +15,7 @@ from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from urllib3.exceptions import ReadTimeoutError
 from urllib3.util import Retry
 
 from controller.addresses import is_loopback
@@ -95,14 +96,28 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+class _OnceMore(Retry):
+    """One immediate second try: a kept connection may have been closed since the last step.
+
+    Not after a time-out: who did not answer in time is not given as much again.
+    """
+
+    def increment(
+        self, method: str | None = None, url: str | None = None, **outcome: Any
+    ) -> _OnceMore:
+        """What is left of the tries. Raises what went wrong when nothing is."""
+        if isinstance(error := outcome.get("error"), ReadTimeoutError):
+            raise error
+        return super().increment(method, url, **outcome)
+
+
 class Prometheus:
     """Reads one Prometheus over kept connections; every failure is a `TelemetryError`."""
 
     def __init__(self, url: str, config: TelemetryConfig) -> None:
         self.url = url.rstrip("/")
         self._config = config
-        # One immediate second try: a kept connection may have been closed since the last step.
-        retry = Retry(total=1, backoff_factor=0, status_forcelist=())
+        retry = _OnceMore(total=1, backoff_factor=0, status_forcelist=())
         session = requests.Session()
         # A proxy of the environment must not come between us and a server on this machine.
         session.trust_env = not is_loopback(self.url)

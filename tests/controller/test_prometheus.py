@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -74,18 +75,51 @@ def test_bad_answers(serve: Callable[[Answer], str], status: int, body: object, 
     prometheus.close()
 
 
-def test_a_slow_answer_ends_at_the_timeout(serve: Callable[[Answer], str]) -> None:
+def test_an_answer_that_never_comes_ends_at_the_timeout_and_is_not_asked_for_again(
+    serve: Callable[[Answer], str],
+) -> None:
     release = threading.Event()
+    asked: list[str] = []
 
     def wait(path: str, query: dict[str, list[str]]) -> tuple[int, object]:
+        asked.append(path)
         release.wait(60)
         return 200, matrix([])
 
-    prometheus = Prometheus(serve(wait), TelemetryConfig(timeout_s=0.2))
-    with pytest.raises(TelemetryError):
+    prometheus = Prometheus(serve(wait), TelemetryConfig(timeout_s=0.5))
+    with pytest.raises(TelemetryError, match=r"Prometheus at \S+: no answer in 0\.5 s"):
         prometheus.read("be_api", 1000.0)
-    release.set()
+    # Only now is every query of this reading known to have been sent.
     prometheus.close()
+    release.set()
+    assert sorted(asked) == ["/api/v1/query", *["/api/v1/query_range"] * 4]
+
+
+def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
+    body = json.dumps(matrix([{"metric": {"server": "api-1"}, "values": [[1000, "1"]]}])).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with socket.create_server(("127.0.0.1", 0), backlog=32) as listener:
+
+        def serve_once_each() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+        def answer(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
+                if connection.recv(65536):
+                    connection.sendall(head + body)
+                # It looks kept alive; the next request is read and met by a closed connection.
+                connection.recv(65536)
+
+        threading.Thread(target=serve_once_each, daemon=True).start()
+        port = listener.getsockname()[1]
+        prometheus = Prometheus(f"http://127.0.0.1:{port}", TelemetryConfig())
+        prometheus._full = True  # so that all queries are of ranges
+        for _ in range(3):
+            assert prometheus.read("be_api", 1000.0).status == {"api-1": ((1000.0, 1.0),)}
+        prometheus.close()
 
 
 def test_ranges_and_the_age_of_the_window(serve: Callable[[Answer], str]) -> None:
