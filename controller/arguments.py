@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,9 +36,16 @@ def positive(text: str) -> int:
 
 
 def url(text: str) -> str:
-    """An address of HTTP."""
+    """An address of HTTP, with a host and, where it has one, a possible port."""
     if not text.startswith(("http://", "https://")):
         raise argparse.ArgumentTypeError(f"{text!r} does not start with http:// or https://")
+    try:
+        parts = urlsplit(text)
+        usable = bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", text)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise argparse.ArgumentTypeError(f"{text!r} names no host and port, as in http://host:9090")
     return text
 
 

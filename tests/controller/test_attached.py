@@ -21,6 +21,7 @@ from controller.haproxy import RuntimeSocket
 from controller.policies import StaticPolicy, ThresholdPolicy
 from controller.records import JsonlRecorder
 from controller.telemetry.prometheus import Prometheus, TelemetryConfig
+from tests.controller.fake_openai import FakeOpenAI, answer, completion, drip
 from tests.controller.rig import Rig, free_port, wait_until
 
 QUICK = ControllerConfig(interval_s=1.0, settle_s=0.1)
@@ -227,6 +228,8 @@ def test_command_line_runs_in_shadow_and_ends_on_ctrl_c(load: Rig, tmp_path: Pat
         (("--haproxy", "/nonexistent.sock"), "No such file"),
         (("--haproxy", "tcp://x"), "expected tcp://host:port"),
         (("--policy", "llm"), "needs --base-url and --model"),
+        (("--base-url", "http://h"), "--base-url is for --policy llm"),
+        (("--max-tokens", "9", "--policy", "static"), "--max-tokens is for --policy llm"),
         (("--backend", "be_x"), "unknown backend 'be_x'"),
         (("--config", "/nonexistent.yaml"), "can't read /nonexistent.yaml"),
         (("--duration", "1"), "shorter than one interval"),
@@ -260,6 +263,8 @@ def test_a_wrong_request_is_one_line_and_exit_code_2(
         *(("--interval", "nan"), ("--duration", "-1"), ("--temperature", "x"), ("--policy", "x")),
         *(("--extra-body", "x"), ("--temperature", "nan"), ("--max-tokens", "0")),
         *(("--base-url", "localhost/v1"), ("--dataplane", "localhost")),
+        *(("--base-url", "http://["), ("--dataplane", "http://"), ("--base-url", "http://:80")),
+        *(("--dataplane", "http://h:99999"), ("--base-url", "http://a b/v1")),
     ],
 )
 def test_wrong_arguments_are_one_line(
@@ -274,6 +279,74 @@ def test_wrong_arguments_are_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and "--help" in line
     assert not arguments or arguments[0] in line or "--haproxy" in line
+
+
+@pytest.fixture
+def model() -> Iterator[FakeOpenAI]:
+    server = FakeOpenAI()
+    yield server
+    server.stop()
+
+
+def ask(load: Rig, url: str, *arguments: str) -> int:
+    from controller.cli import main
+
+    where = ("--prometheus", load.prometheus_url, "--haproxy", load.socket, "--shadow")
+    who = ("--policy", "llm", "--base-url", url, "--model", "m")
+    return main([*where, *who, "--interval", "1", *arguments])
+
+
+def test_an_endpoint_where_nobody_listens_is_refused_at_the_start(
+    load: Rig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(load, f"http://127.0.0.1:{free_port()}/v1", "--duration", "2") == 2
+    output, errors = capsys.readouterr()
+    assert "connection failed" in errors and "nothing was started" in errors
+    assert (output, errors.count("\n")) == ("", 1)
+
+
+def test_a_key_that_is_refused_is_refused_at_the_start(
+    load: Rig, model: FakeOpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.models = answer({"error": {"message": "Invalid API Key"}}, 401)
+    assert ask(load, model.url, "--duration", "2") == 2
+    assert "HTTP 401: Invalid API Key; nothing was started" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [404, 500, 503])
+def test_an_endpoint_without_a_list_of_models_is_asked_all_the_same(
+    load: Rig, model: FakeOpenAI, status: int
+) -> None:
+    model.models = answer({}, status)
+    model.script(completion("Nothing to do."))
+    assert ask(load, model.url, "--duration", "2") == 0
+    assert model.requests
+
+
+def test_steps_that_all_get_no_answer_end_with_1(
+    load: Rig, model: FakeOpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.script(answer({"error": {"message": "no such model"}}, 404))
+    assert ask(load, model.url, "--duration", "2") == 1
+    assert capsys.readouterr().err == (
+        "error: no step got an answer; the last error: HTTP 404: no such model\n"
+    )
+
+
+def test_one_lost_step_costs_itself(load: Rig, model: FakeOpenAI) -> None:
+    lost = answer({"error": {"message": "overloaded"}}, 503)
+    model.script(lost, completion("Nothing to do."))
+    assert ask(load, model.url, "--duration", "3") == 0
+    assert len(model.requests) > 1
+
+
+def test_a_duration_without_an_answer_in_it_is_said(
+    load: Rig, model: FakeOpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.script(drip)
+    config = ("--duration", "1.5", "--config", "conf/controller/paper.yaml")
+    assert ask(load, model.url, *config) == 1
+    assert "no step got an answer; --duration ended" in capsys.readouterr().err
 
 
 def test_python_m_controller_has_help() -> None:
