@@ -7,6 +7,7 @@ except `aggregate`, which runs them all over one run's folder. docs/metrics.md l
     ground_truth  which slots are faulty
     timeline      ever drained, time to action and to resolution, flips, end state
     localization  precision, recall, F1, exact match
+    setting       fleet, load and caps of a run's own configuration
     guardrails    which rails a step's raw plan trips
     client        5xx rate, reductions against a static run, cost-effectiveness
     latency       exact value counts, percentiles, means, 10 s windows

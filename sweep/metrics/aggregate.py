@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import yaml
 from pydantic_core import from_json
 
+from controller.guardrails import GuardrailLimits
 from sweep.metrics import WINDOW_S
 from sweep.metrics.cache import RunAggregates, write_cache
 from sweep.metrics.frames import states_frame, steps_frame
@@ -27,6 +29,7 @@ from sweep.metrics.intervals import wilson
 from sweep.metrics.latency import ValueCounts, latency_summary
 from sweep.metrics.localization import compare, scores
 from sweep.metrics.requests import RequestStats, Windows, read_requests, request_stats
+from sweep.metrics.setting import Setting, read_setting
 from sweep.metrics.spending import cadence_s, completion_per_step, over_budget, tokens
 from sweep.metrics.timeline import (
     ever_drained,
@@ -64,7 +67,7 @@ def compute(
     problems: list[str] = []
     metrics: dict[str, Any] = {}
     interval_s = float(summary.get("interval_s") or WINDOW_S)
-    stats = truth = steps = states = None
+    stats = truth = steps = states = setting = None
     try:
         stats = _request_stats(paths, summary)
     except Unusable as error:
@@ -74,8 +77,13 @@ def compute(
     except Unusable as error:
         problems.append(str(error))
     try:
+        setting = _setting(paths, summary)
+    except Unusable as error:
+        problems.append(str(error))
+    limits = GuardrailLimits() if setting is None else setting.limits
+    try:
         records = _step_records(paths)
-        steps, states = steps_frame(records), states_frame(records)
+        steps, states = steps_frame(records, limits), states_frame(records)
         if not steps.height:
             problems.append(f"{paths.steps.name}: no steps")
             states = None  # a policy that never got to decide is not scored for what it did not do
@@ -92,6 +100,7 @@ def compute(
     except Unusable as error:
         problems.append(str(error))
 
+    metrics |= _setting_metrics(setting)
     metrics |= _client_metrics(stats)
     metrics |= _truth_metrics(truth)
     metrics |= _decision_metrics(states, truth)
@@ -144,6 +153,25 @@ def _ground_truth(paths: RunPaths, summary: Mapping[str, Any]) -> GroundTruth:
         return ground_truth(counters, int(expected))
     except (TypeError, ValueError, OverflowError) as error:
         raise Unusable(f"{paths.counters.name}: {_one_line(error)}") from error
+
+
+def _setting(paths: RunPaths, summary: Mapping[str, Any]) -> Setting:
+    try:
+        scale, error_mode = int(summary["point"]["scale"]), str(summary["error_mode"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unusable(f"summary.json: {_one_line(error)}") from error
+    try:
+        return read_setting(paths.config, scale, error_mode)
+    except FileNotFoundError as error:
+        raise Unusable(f"{paths.config.name}: missing") from error
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Unusable(f"{paths.config.name}: unusable: {_one_line(error)}") from error
+
+
+def _setting_metrics(setting: Setting | None) -> dict[str, Any]:
+    if setting is None:
+        return dict.fromkeys(("setting", "floor_rate"))
+    return {"setting": setting.digest, "floor_rate": setting.floor_rate}
 
 
 def _read_parquet(path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:

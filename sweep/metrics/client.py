@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-MATCH_ON = ("scale", "algorithm", "seed", "duration_s", "testbed")
+MATCH_ON = ("scale", "algorithm", "seed", "duration_s", "testbed", "setting")
 """A run is compared with the static error-on run that is equal in all of these.
 
-The paper matches on scale and algorithm; seed, duration and testbed were constant in its sweep.
+The paper matches on scale and algorithm; the others were constant in its sweep. `setting` is the
+digest of fleet, load and testbed (`setting.Setting`); a run without one matches nothing.
 """
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from sweep.metrics.guardrails import rails_tripped
+from controller.guardrails import GuardrailLimits
+from sweep.metrics.guardrails import PAPER_LIMITS, rails_tripped
 
 STEPS_SCHEMA = pl.Schema(
     {
@@ -37,12 +38,14 @@ STATES_SCHEMA = pl.Schema({"time_s": pl.Float64, "server": pl.String, "drained":
 """One row for every executed action, in order: the state in which it left its server."""
 
 
-def steps_frame(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Steps in the order of their numbers, as `STEPS_SCHEMA`."""
+def steps_frame(
+    records: Iterable[Mapping[str, Any]], limits: GuardrailLimits = PAPER_LIMITS
+) -> pl.DataFrame:
+    """Steps in the order of their numbers, as `STEPS_SCHEMA`; `limits` are those of the run."""
     rows = []
     for record in records:
         usage = record.get("usage") or {}
-        rails = rails_tripped(record)
+        rails = rails_tripped(record, limits)
         rows.append(
             {
                 "step": record["step"],

@@ -7,31 +7,35 @@ from typing import Any
 
 import polars as pl
 
-MAX_DRAINS = 1
-MAX_ACTIONS = 3
-MAX_WEIGHT_CHANGE = 50
+from controller.guardrails import GuardrailLimits
+
+PAPER_LIMITS = GuardrailLimits()
+"""One drain, three actions, a weight change of 50 (paper, §3.1): those of a run, unless its own
+configuration says otherwise."""
 
 RAILS = ("drain_cap", "action_cap", "weight_clamp", "weight_range")
 """The rails that Table 13 counts; `weight_range` never fired in the paper."""
 
 
-def rails_tripped(record: Mapping[str, Any]) -> frozenset[str]:
+def rails_tripped(
+    record: Mapping[str, Any], limits: GuardrailLimits = PAPER_LIMITS
+) -> frozenset[str]:
     """Rails that one step record trips; `rejected` stands for unknown servers and invalid actions.
 
-    Drain cap: the raw plan proposes more than one drain. Action cap: more than three actions, no_op
-    not counted. Weight clamp: a single weight change of more than 50. The guardrails' own log of
-    the step counts as well; where a record has none, weight changes are taken against the weights
-    of the snapshot.
+    Drain cap: the raw plan proposes more drains than `limits` allow (one). Action cap: more actions
+    (three), no_op not counted. Weight clamp: a larger weight change (50). The guardrails' own log
+    of the step counts as well; where a record has none, weight changes are taken against the
+    weights of the snapshot.
     """
     plan = record.get("raw_plan") or ()
     tripped = set()
-    if sum(a["kind"] == "drain" for a in plan) > MAX_DRAINS:
+    if sum(a["kind"] == "drain" for a in plan) > limits.max_drains:
         tripped.add("drain_cap")
-    if sum(a["kind"] != "no_op" for a in plan) > MAX_ACTIONS:
+    if sum(a["kind"] != "no_op" for a in plan) > limits.max_actions:
         tripped.add("action_cap")
     interventions = record.get("interventions")
     if interventions is None:
-        if _clamp_needed(plan, record.get("snapshot") or {}):
+        if _clamp_needed(plan, record.get("snapshot") or {}, limits):
             tripped.add("weight_clamp")
     else:
         for intervention in interventions:
@@ -40,13 +44,13 @@ def rails_tripped(record: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(tripped)
 
 
-def _clamp_needed(plan: Any, snapshot: Mapping[str, Any]) -> bool:
+def _clamp_needed(plan: Any, snapshot: Mapping[str, Any], limits: GuardrailLimits) -> bool:
     weights = {s["server"]: s["weight"] for s in snapshot.get("servers") or ()}
     return any(
         a["kind"] == "set_weight"
         and isinstance(a.get("weight"), int)
         and a["server"] in weights
-        and abs(a["weight"] - weights[a["server"]]) > MAX_WEIGHT_CHANGE
+        and abs(a["weight"] - weights[a["server"]]) > limits.max_weight_delta
         for a in plan
     )
 

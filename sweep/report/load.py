@@ -49,7 +49,7 @@ _INTS = (
     *("fired_rejected", "fired_any"),
 )
 _FLOATS = (
-    *("rate_5xx", "rate_low", "rate_high"),
+    *("floor_rate", "rate_5xx", "rate_low", "rate_high"),
     *(f"{m}{e}_ms" for m in ("mean", "p50", "p95", "p99") for e in ("", "_low", "_high")),
     *("precision", "recall", "f1", "time_to_action_s", "time_to_resolution_s"),
     *("faulty_flip_rate", "healthy_flip_rate", "cadence_s", "decide_p50_s", "completion_per_step"),
@@ -60,6 +60,7 @@ _LISTS = ("faulty_slots", "drained_slots", "final_drained_slots")
 RUNS_SCHEMA = pl.Schema(
     {
         **_POINT,
+        "setting": pl.String,
         **dict.fromkeys(_INTS, pl.Int64),
         **dict.fromkeys(_FLOATS, pl.Float64),
         **dict.fromkeys(_BOOLS, pl.Boolean),
@@ -255,7 +256,8 @@ def _unmatched(runs: pl.DataFrame) -> list[LeftOut]:
             "unmatched",
             "no static error-on run of "
             f"N={run['scale']}, {run['algorithm']}, seed {run['seed']}, "
-            f"{run['duration_s']:g} s, testbed {run['testbed']}: no reduction",
+            f"{run['duration_s']:g} s, testbed {run['testbed']}, and the same configuration of "
+            "fleet, load and testbed: no reduction",
         )
         for run in lacking.iter_rows(named=True)
     ]

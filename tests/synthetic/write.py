@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import polars as pl
 import yaml
 
+from testbed.cli import PAPER_PROFILES
 from tests.synthetic.run import ACT_DELAY_S, T0_US, SyntheticRun
 
 BACKEND = "be_api"
@@ -42,7 +44,7 @@ def write_run(root: Path, run: SyntheticRun, row_group_size: int = 100_000) -> P
         )
     (folder / "load_summary.json").write_text("{}\n")
     (folder / "config.yaml").write_text(
-        yaml.safe_dump({"fingerprint": "synthetic", "config": {"scale": run.scale}})
+        yaml.safe_dump({"fingerprint": "synthetic", "config": config(run)})
     )
     (folder / "summary.json").write_text(json.dumps(summary(run), indent=1))
     return folder
@@ -277,6 +279,16 @@ def conversation(run: SyntheticRun, step: int) -> dict[str, Any]:
     answer = {"choices": [{"message": {"role": "assistant", "content": text}}]}
     turn = {"request": {"messages": []}, "response": answer, "status": 200, "text": text}
     return {"step": step, "started_s": step * run.interval_s, "turns": [turn]}
+
+
+def config(run: SyntheticRun) -> dict[str, Any]:
+    """The part of a resolved config that is about the world around the policy."""
+    return {
+        "scale": run.scale,
+        "fleet": {"profiles": [asdict(p) for p in PAPER_PROFILES], "workers": 1, "threads": 4},
+        "load": {"profile": "steady", "vus_per_backend": 10},
+        "testbed": {"kind": run.testbed},
+    }
 
 
 def summary(run: SyntheticRun) -> dict[str, Any]:

@@ -47,9 +47,9 @@ def draw(context: Context) -> Figure:
                 _bar(right, x + offset, float(pooled.summary["mean_ms"] or 0), ends, first, style)
     name: str | None = "floor by construction"
     for x, scale in enumerate(scales):
-        faulty = arms["error_on"].filter(scale=scale)["faulty_expected"].max()
-        if faulty is not None:
-            floor = 5.0 * faulty / scale  # type: ignore[operator]
+        built = arms["error_on"].filter(scale=scale)["floor_rate"].drop_nulls().unique()
+        if built.len() == 1:
+            floor = 100 * built[0]
             left.plot(
                 [x - 0.42, x + 0.42], [floor, floor], "--", color=INK, linewidth=1, label=name
             )

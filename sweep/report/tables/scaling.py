@@ -139,7 +139,8 @@ def table13(context: Context) -> Table:
         "13",
         "Guardrail firing by fleet size",
         "LLM runs. A step fires when its raw plan has more than one drain, more than three "
-        "actions, or a weight change of more than 50. Rejected (unknown servers, invalid actions) "
+        "actions, or a weight change of more than 50 (or what the run's own guardrails allow). "
+        "Rejected (unknown servers, invalid actions) "
         "is ours and does not count in Any, which is bootstrapped over runs.",
         ("N",),
         columns,

@@ -46,6 +46,7 @@ def run(run_id, policy, failed, **changes):
         "seed": 42,
         "duration_s": 600.0,
         "testbed": "docker",
+        "setting": "paper",
     }
     return values | changes
 
@@ -57,13 +58,15 @@ def test_runs_are_matched_on_everything_that_makes_them_comparable():
             run("static-off", "static", 0, error_mode="error_off"),
             run("llm", "llm", 20),
             *(
-                run(f"other-{key}", "llm", 20, **{key: value})
+                run(f"other-{key}-{value}", "llm", 20, **{key: value})
                 for key, value in (
                     ("scale", 5),
                     ("algorithm", "roundrobin"),
                     ("seed", 7),
                     ("duration_s", 60.0),
                     ("testbed", "local"),
+                    ("setting", "other"),
+                    ("setting", None),
                 )
             ),
         ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from controller.guardrails import GuardrailLimits
 from sweep.metrics.frames import steps_frame
 from sweep.metrics.guardrails import firing_counts, rails_tripped
 
@@ -40,6 +41,19 @@ def test_the_log_of_the_guardrails_counts():
     unknown = {"rail": "unknown_server", "verdict": "dropped", "index": 0, "reason": ""}
     assert rails_tripped(record([action("set_weight", weight=20)], [clamp])) == {"weight_clamp"}
     assert rails_tripped(record([action("drain", "x")], [unknown])) == {"rejected"}
+
+
+def test_a_run_is_judged_by_its_own_caps():
+    limits = GuardrailLimits(max_drains=2, max_actions=4, max_weight_delta=80)
+    two = [action("drain"), action("drain", "api-2")]
+    assert rails_tripped(record(two), limits) == set()
+    assert rails_tripped(record([*two, action("drain", "api-3")]), limits) == {"drain_cap"}
+    four = [action("enable", f"api-{i}") for i in range(4)]
+    assert rails_tripped(record(four), limits) == set()
+    far = [action("set_weight", "api-1", 30)]
+    assert rails_tripped(record(far, None, {"api-1": 100}), limits) == set()
+    frame = steps_frame([record(two)], limits)
+    assert firing_counts(frame)["fired_any"] == 0
 
 
 def test_without_a_log_the_weights_of_the_snapshot_decide():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+import yaml
 
 from sweep.metrics.cache import LATENCY_COUNTS
 from sweep.report.errors import NotAStore
@@ -203,3 +204,38 @@ def test_a_second_seed_is_matched_with_its_own_baseline(demo_store):
     assert row["baseline_run_id"] == "static-error_on_leastconn_n3_s7"
     assert row["reduction_pct"] == pytest.approx(75.0)
     assert replace(run, seed=42).run_id == LLM
+
+
+def test_a_baseline_of_another_fleet_is_no_baseline(demo_store):
+    path = demo_store / "runs" / RULE / "config.yaml"
+    record = yaml.safe_load(path.read_text())
+    record["config"]["fleet"]["profiles"][2]["error_rate"] = 0.2
+    record["config"]["controller"] = {"guardrails": {"max_drains": 2}}
+    path.write_text(yaml.safe_dump(record))
+    loaded = load(RunStore(demo_store))
+    ((kind, reason),) = left_out(loaded, RULE)
+    assert kind == "unmatched" and "configuration of fleet, load and testbed" in reason
+    rows = {row["run_id"]: row for row in loaded.runs.iter_rows(named=True)}
+    assert rows[RULE]["reduction_pct"] is None
+    assert rows[RULE]["floor_rate"] == pytest.approx(0.2 / 3)
+    assert rows[STATIC_ON]["floor_rate"] == pytest.approx(0.05 / 3)
+    assert rows[LLM]["baseline_run_id"] == STATIC_ON
+
+
+def test_knobs_that_change_no_result_change_no_baseline(demo_store):
+    path = demo_store / "runs" / RULE / "config.yaml"
+    record = yaml.safe_load(path.read_text())
+    record["config"]["testbed"] |= {"programs": {"k6": "/opt/k6"}, "start_timeout_s": 99}
+    path.write_text(yaml.safe_dump(record))
+    assert load(RunStore(demo_store)).left_out == ()
+
+
+@pytest.mark.parametrize("text", [None, "", "[", "config: {fleet: {}}", "config: 3"])
+def test_a_run_whose_configuration_is_lost_is_named(demo_store, text):
+    path = demo_store / "runs" / RULE / "config.yaml"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    found = left_out(load(RunStore(demo_store)), RULE)
+    assert [kind for kind, _ in found] == ["incomplete", "unmatched"]
+    assert found[0][1].startswith("config.yaml: ")
