@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from controller.errors import RequestError
 from controller.guardrails import GuardrailLimits
+from controller.haproxy.socket import MAX_WEIGHT
 from controller.observation import ObservationStyle
 from controller.telemetry.prometheus import TelemetryConfig
 
@@ -51,10 +53,28 @@ class ControllerConfig:
             raise RequestError("controller: interval_s and decision_deadline_s must be above 0")
         if self.settle_s >= self.interval_s:
             raise RequestError("controller: settle_s must be shorter than interval_s")
-        if self.telemetry.resolution_s <= 0 or self.telemetry.rate_window_s <= 0:
+        if self.haproxy_timeout_s <= 0 or self.telemetry.timeout_s <= 0:
+            raise RequestError(
+                "controller: haproxy_timeout_s and telemetry.timeout_s must be above 0"
+            )
+        telemetry = self.telemetry
+        if telemetry.resolution_s <= 0 or telemetry.rate_window_s <= 0:
             raise RequestError("controller.telemetry: windows must be above 0")
-        if self.guardrails.max_actions < 0 or self.guardrails.max_drains < 0:
+        if telemetry.lookback_s < telemetry.resolution_s:
+            raise RequestError("controller.telemetry: lookback_s is shorter than resolution_s")
+        limits = self.guardrails
+        if min(limits.max_actions, limits.max_drains, limits.max_weight_delta) < 0:
             raise RequestError("controller.guardrails: caps can't be negative")
+        if not 0 <= limits.min_weight <= limits.max_weight <= MAX_WEIGHT:
+            raise RequestError(
+                f"controller.guardrails: 0 <= min_weight <= max_weight <= {MAX_WEIGHT} must hold"
+            )
+        style = self.observation
+        if min(style.series_points, style.trend_points) < 1 or style.history_actions < 0:
+            raise RequestError(
+                "controller.observation: series_points and trend_points must be above 0, "
+                "history_actions can't be negative"
+            )
 
 
 def from_mapping(kind: type[_T], values: object, where: str) -> _T:
@@ -68,7 +88,7 @@ def from_mapping(kind: type[_T], values: object, where: str) -> _T:
         wanted = fields[key].type
         ok = {
             "int": type(value) is int,
-            "float": type(value) in (int, float),
+            "float": type(value) in (int, float) and -math.inf < value < math.inf,
             "bool": type(value) is bool,
         }.get(str(wanted), True)
         if not ok:

@@ -41,6 +41,16 @@ def test_the_prompt_has_its_place_for_the_algorithm() -> None:
         ({"interval_s": 0}, "above 0"),
         ({"interval_s": 10, "settle_s": 10}, "shorter than interval_s"),
         ({"interval_s": None}, "expected float"),
+        ({"interval_s": float("nan")}, "expected float, got nan"),
+        ({"decision_deadline_s": float("inf")}, "expected float, got inf"),
+        ({"haproxy_timeout_s": 0}, "haproxy_timeout_s"),
+        ({"telemetry": {"timeout_s": -1}}, "telemetry.timeout_s"),
+        ({"telemetry": {"lookback_s": 10}}, "lookback_s is shorter than resolution_s"),
+        ({"guardrails": {"max_weight_delta": -1}}, "can't be negative"),
+        ({"guardrails": {"max_weight": 257}}, "max_weight <= 256"),
+        ({"guardrails": {"min_weight": 20, "max_weight": 10}}, "min_weight <= max_weight"),
+        ({"observation": {"series_points": 0}}, "series_points"),
+        ({"observation": {"history_actions": -1}}, "history_actions"),
     ],
 )
 def test_wrong_values_are_named(values: dict[str, Any], word: str) -> None:
