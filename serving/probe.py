@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ipaddress
 import itertools
@@ -24,25 +25,51 @@ _PROBE_MESSAGES = (
 
 
 def http_client(base_url: str, api_key: str, timeout_s: float) -> httpx.Client:
-    """A client for the server behind `base_url`; paths are relative to `base_url`."""
-    secure = base_url.startswith("https:")
-    return httpx.Client(
-        base_url=base_url,
-        headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-        timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_TIMEOUT_S, timeout_s)),
-        verify=secure,  # without TLS there is no need to load the system's certificates
-        trust_env=not is_nearby(base_url),
-    )
+    """A client for the server behind `base_url`; paths are relative to `base_url`.
+
+    `timeout_s` starts anew with every byte: for servers of ours. See `ask` for all others.
+    """
+    return httpx.Client(**_client_options(base_url, api_key, timeout_s))
+
+
+def ask(
+    base_url: str, api_key: str, timeout_s: float, path: str, body: Mapping[str, Any] | None = None
+) -> httpx.Response:
+    """One request and all of its answer within `timeout_s`, however slowly the bytes come.
+
+    A POST where there is a `body`, else a GET. Raises `httpx.HTTPError`, `httpx.InvalidURL`.
+    """
+
+    async def exchange() -> httpx.Response:
+        async with (
+            asyncio.timeout(timeout_s),
+            httpx.AsyncClient(**_client_options(base_url, api_key, timeout_s)) as client,
+        ):
+            return await (client.get(path) if body is None else client.post(path, json=body))
+
+    try:
+        return asyncio.run(exchange())
+    except TimeoutError:
+        raise httpx.ReadTimeout(f"no complete answer within {timeout_s:g} s") from None
+
+
+def _client_options(base_url: str, api_key: str, timeout_s: float) -> dict[str, Any]:
+    return {
+        "base_url": base_url,
+        "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+        "timeout": httpx.Timeout(timeout_s, connect=min(_CONNECT_TIMEOUT_S, timeout_s)),
+        # Without TLS there is no need to load the system's certificates.
+        "verify": base_url.startswith("https:"),
+        "trust_env": not is_nearby(base_url),
+    }
 
 
 def is_nearby(url: str) -> bool:
     """Whether the host is a loopback or private address, which no proxy from the environment
     should come between."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_private
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_private
     except ValueError:
         return False
 
@@ -60,10 +87,9 @@ def answers(info: EndpointInfo, deadline_s: float) -> bool:
         "temperature": 0,
     }
     try:
-        with http_client(info.base_url, info.api_key, deadline_s) as client:
-            answer = client.post("chat/completions", json=body)
-            return answer.status_code == 200 and bool(answer.json().get("choices"))
-    except (httpx.HTTPError, ValueError):
+        answer = ask(info.base_url, info.api_key, deadline_s, "chat/completions", body)
+        return answer.status_code == 200 and bool(answer.json().get("choices"))
+    except (httpx.HTTPError, ValueError, AttributeError):
         return False
 
 
@@ -90,8 +116,7 @@ def warm_up(
         body |= {"tools": list(tools), "tool_choice": "auto"}
     start = time.monotonic()
     try:
-        with http_client(info.base_url, info.api_key, timeout_s) as client:
-            answer = client.post("chat/completions", json=body)
+        answer = ask(info.base_url, info.api_key, timeout_s, "chat/completions", body)
     except httpx.HTTPError as error:
         raise EndpointUnreachable(
             f"{info.model}: no answer to the warm-up within {timeout_s:.0f} s from "
@@ -141,18 +166,27 @@ def render_prompt(
     root = info.base_url.rstrip("/").removesuffix("/v1")
     body = {"messages": list(messages), "chat_template_kwargs": dict(template_kwargs)}
     try:
-        with http_client(root, info.api_key, _TEMPLATE_TIMEOUT_S) as client:
-            answer = client.post("/apply-template", json=body)
+        answer = ask(root, info.api_key, _TEMPLATE_TIMEOUT_S, "/apply-template", body)
     except httpx.HTTPError as error:
         raise EndpointUnreachable(f"no answer from {root} ({_reason(error)})") from None
-    if answer.status_code in (404, 405, 501):
+    prompt = _prompt_in(answer)
+    # A site that answers every path with a page of its own has no such thing either.
+    if answer.status_code in (404, 405, 501) or (answer.status_code == 200 and prompt is None):
         raise ModesUnverifiable(
             f"{root} has no /apply-template, so that a mode can't be checked to have an effect; "
             f"to go on regardless, set serving.verify_modes=false"
         )
-    if answer.status_code != 200:
+    if prompt is None or answer.status_code != 200:
         raise EndpointUnreachable(f"{root}/apply-template: {describe(answer)}")
-    return str(answer.json()["prompt"])
+    return prompt
+
+
+def _prompt_in(answer: httpx.Response) -> str | None:
+    try:
+        prompt = answer.json()["prompt"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return prompt if isinstance(prompt, str) else None
 
 
 def describe(answer: httpx.Response) -> str:

@@ -6,7 +6,7 @@ import httpx
 
 from serving.api import EndpointInfo
 from serving.errors import EndpointUnreachable
-from serving.probe import answers, describe, http_client
+from serving.probe import answers, ask, describe
 
 _START_TIMEOUT_S = 30.0
 
@@ -67,8 +67,7 @@ class UrlEndpoint:
                 f"that ends in /v1"
             )
         try:
-            with http_client(self._base_url, self._api_key, _START_TIMEOUT_S) as client:
-                answer = client.get("models")
+            answer = ask(self._base_url, self._api_key, _START_TIMEOUT_S, "models")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise EndpointUnreachable(
                 f"no answer from {self._base_url}/models ({type(error).__name__}: {error})"

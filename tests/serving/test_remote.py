@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import pytest
 
+from serving import probe, remote
 from serving.api import EndpointInfo, ModelSpec
 from serving.errors import EndpointUnreachable, ModesUnverifiable
 from serving.probe import http_client, is_nearby, verify_modes, warm_up
@@ -20,6 +22,10 @@ class Handler(BaseHTTPRequestHandler):
     """A server of two models that wants a key."""
 
     models: ClassVar[Any] = {"data": [{"id": "one"}, {"id": "two"}]}
+    template: ClassVar[tuple[int, Any]] = (404, {})
+    completion: ClassVar[Any] = {"choices": [{"message": {"content": "ok"}}]}
+    dripping: ClassVar[threading.Event | None] = None
+    """Answers come byte by byte, and never end, until it is set."""
 
     def do_GET(self) -> None:
         if self.headers.get("Authorization") != "Bearer right":
@@ -32,16 +38,25 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         if self.path == "/v1/chat/completions":
-            self.answer(200, {"choices": [{"message": {"content": "ok"}}]})
+            self.answer(200, self.completion)
         else:
-            self.answer(404, {})
+            self.answer(*self.template)
 
     def answer(self, status: int, body: Any) -> None:
-        data = json.dumps(body).encode()
+        if self.dripping is not None:
+            with suppress(OSError):
+                self.drip(self.dripping)
+            return
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+    def drip(self, ended: threading.Event) -> None:
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not ended.wait(0.02):
+            self.wfile.write(b"x")
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -50,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def url() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -75,6 +91,62 @@ def test_modes_of_an_endpoint_that_can_not_show_its_prompts(url: str, smollm2: M
     info = UrlEndpoint(f"{url}/v1", "right", "one").start()
     with pytest.raises(ModesUnverifiable, match=r"serving\.verify_modes=false"):
         verify_modes(info, smollm2)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (200, "<html>", ModesUnverifiable),
+        (200, {"prompt": None}, ModesUnverifiable),
+        (200, [], ModesUnverifiable),
+        (500, "<html>", EndpointUnreachable),
+        (500, {"prompt": "x"}, EndpointUnreachable),
+    ],
+)
+def test_what_is_no_prompt(
+    url: str,
+    smollm2: ModelSpec,
+    status: int,
+    body: Any,
+    error: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Handler, "template", (status, body))
+    info = UrlEndpoint(f"{url}/v1", "right", "one").start()
+    with pytest.raises(error, match="/apply-template") as caught:
+        verify_modes(info, smollm2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("completion", ["ok", [], {"choices": []}, "<html>"])
+def test_what_is_no_completion_is_no_life(
+    url: str, completion: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Handler, "completion", completion)
+    endpoint = UrlEndpoint(f"{url}/v1", "right", "one")
+    endpoint.start()
+    assert not endpoint.alive()
+
+
+def test_answers_that_never_end_are_given_up(
+    url: str, smollm2: ModelSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = UrlEndpoint(f"{url}/v1", "right", "one", liveness_timeout_s=0.3)
+    info = endpoint.start()
+    ended = threading.Event()
+    monkeypatch.setattr(Handler, "dripping", ended)
+    monkeypatch.setattr(probe, "_TEMPLATE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(remote, "_START_TIMEOUT_S", 0.3)
+    try:
+        assert not endpoint.alive()
+        with pytest.raises(EndpointUnreachable, match="no answer to the warm-up"):
+            warm_up(info, "x", timeout_s=0.3)
+        with pytest.raises(EndpointUnreachable, match=r"no complete answer within 0\.3 s"):
+            verify_modes(info, smollm2)
+        with pytest.raises(EndpointUnreachable, match=r"no complete answer within 0\.3 s"):
+            endpoint.start()
+    finally:
+        ended.set()
 
 
 @pytest.mark.parametrize(
@@ -112,6 +184,10 @@ def test_nobody_there() -> None:
         UrlEndpoint("http://127.0.0.1:9/v1").start()
     with pytest.raises(EndpointUnreachable, match="is no URL"):
         UrlEndpoint("localhost:8080").start()
+    for odd in ("http://[", "http://h:99999/v1", "http://:80"):
+        with pytest.raises(EndpointUnreachable, match="no answer from") as caught:
+            UrlEndpoint(odd).start()
+        assert "\n" not in str(caught.value)
     gone = EndpointInfo(base_url="http://127.0.0.1:9/v1", api_key="", model="m")
     with pytest.raises(EndpointUnreachable, match="no answer to the warm-up"):
         warm_up(gone, "x", timeout_s=5.0)
