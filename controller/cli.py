@@ -1,7 +1,8 @@
 """Command line of the controller: attach to an HAProxy that exists, first in shadow.
 
-Exit codes: 0 the loop ended (also after Ctrl-C); 1 HAProxy, Prometheus or the model's endpoint
-failed; 2 the request itself is wrong. Errors are one line.
+Exit codes: 0 the loop ended (also after Ctrl-C); 1 HAProxy or Prometheus failed on the way, or no
+step got an answer; 2 the request itself is wrong, or one of its addresses can't be reached at the
+start. Errors are one line.
 """
 
 from __future__ import annotations
@@ -24,10 +25,22 @@ from controller.arguments import Parser, not_negative, positive, seconds, url
 from controller.attach import Attached, Target, attach
 from controller.config import ControllerConfig
 from controller.errors import ControllerError, RequestError
+from controller.loop import LoopResult
 from controller.policies import LlmPolicy, LlmPolicyConfig, StaticPolicy, ThresholdPolicy
 from controller.records import JsonlRecorder, NullRecorder
 
 _CONF = Path(__file__).resolve().parent.parent / "conf"
+
+_EXAMPLES = """
+examples (python -m testbed up prints a URL and a socket to try them on):
+  python -m controller --prometheus http://127.0.0.1:9090 --haproxy /run/haproxy/admin.sock --shadow
+  … --policy llm --base-url http://127.0.0.1:8080/v1 --model qwen3-4b    key in OPENAI_API_KEY
+"""
+
+_OF_MODELS = (
+    *("base_url", "model", "temperature", "top_p", "max_tokens"),
+    *("extra_body", "postprocess", "prompt"),
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,53 +48,80 @@ def parser() -> argparse.ArgumentParser:
     cli = Parser(
         prog="python -m controller",
         description="Attach the control loop to an HAProxy and a Prometheus that exist already.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = cli.add_argument_group("where")
-    where.add_argument("--prometheus", required=True, type=url, metavar="URL")
+    where.add_argument(
+        "--prometheus", required=True, type=url, metavar="URL", help="the one that scrapes HAProxy"
+    )
     where.add_argument(
         "--haproxy", required=True, metavar="SOCKET", help="admin socket: a path or tcp://host:port"
     )
     where.add_argument("--dataplane", type=url, metavar="URL", help="Data Plane API, for discovery")
-    where.add_argument("--dataplane-user", default="admin", metavar="NAME")
+    where.add_argument(
+        "--dataplane-user", default="admin", metavar="NAME", help="default: %(default)s"
+    )
     where.add_argument(
         "--dataplane-password-env",
         default="DATAPLANE_PASSWORD",
         metavar="VAR",
-        help="environment variable that holds the password",
+        help="environment variable that holds the password (default: %(default)s)",
     )
     where.add_argument("--backend", metavar="NAME", help="default: be_api, or the only one")
     who = cli.add_argument_group("who decides")
-    who.add_argument("--policy", choices=("static", "threshold", "llm"), default="threshold")
+    who.add_argument(
+        "--policy",
+        choices=("static", "threshold", "llm"),
+        default="threshold",
+        help="static acts never; threshold is a rule (default); llm asks a model",
+    )
     who.add_argument(
         "--base-url", type=url, metavar="URL", help="OpenAI-compatible endpoint, ends in /v1"
     )
-    who.add_argument("--model", metavar="NAME")
+    who.add_argument("--model", metavar="NAME", help="as the endpoint knows it")
     who.add_argument(
         "--api-key-env",
         default="OPENAI_API_KEY",
         metavar="VAR",
-        help="environment variable that holds the key",
+        help="environment variable that holds the key (default: %(default)s)",
     )
-    who.add_argument("--temperature", type=not_negative)
-    who.add_argument("--top-p", type=not_negative)
-    who.add_argument("--max-tokens", type=positive)
+    who.add_argument(
+        "--temperature", type=not_negative, metavar="X", help="default: the endpoint's own"
+    )
+    who.add_argument("--top-p", type=not_negative, metavar="X", help="likewise")
+    who.add_argument("--max-tokens", type=positive, metavar="N", help="of one answer; likewise")
     who.add_argument(
         "--extra-body",
         type=_json_object,
-        default={},
         metavar="JSON",
         help='sent along, such as {"chat_template_kwargs": {"enable_thinking": false}}',
     )
-    who.add_argument("--postprocess", help="markup family: qwen3, gemma4, granite, gpt-oss, …")
-    who.add_argument("--prompt", type=Path, default=_CONF / "prompt" / "paper.yaml", metavar="FILE")
+    who.add_argument(
+        "--postprocess",
+        metavar="FAMILY",
+        help="whose markup is stripped: qwen3, qwen3.5, gemma4, granite, gpt-oss, none (default)",
+    )
+    who.add_argument(
+        "--prompt",
+        type=Path,
+        metavar="FILE",
+        help="YAML with the text under `system` (default: conf/prompt/paper.yaml)",
+    )
     how = cli.add_argument_group("how")
     how.add_argument("--shadow", action="store_true", help="decide and record, act on nothing")
     how.add_argument("--duration", type=seconds, metavar="SECONDS", help="default: until Ctrl-C")
     how.add_argument("--interval", type=seconds, metavar="SECONDS", help="default: the config's 10")
     how.add_argument(
-        "--config", type=Path, default=_CONF / "controller" / "paper.yaml", metavar="FILE"
+        "--config",
+        type=Path,
+        default=_CONF / "controller" / "paper.yaml",
+        metavar="FILE",
+        help="interval, guardrails, deadlines (default: conf/controller/paper.yaml)",
     )
-    how.add_argument("--out", type=Path, metavar="DIR", help="steps.jsonl, conversations.jsonl")
+    how.add_argument(
+        "--out", type=Path, metavar="DIR", help="write steps.jsonl and conversations.jsonl there"
+    )
     return cli
 
 
@@ -114,6 +154,12 @@ def _run(options: argparse.Namespace) -> int:
     if duration_s < config.interval_s:
         raise RequestError(f"--duration is shorter than one interval ({config.interval_s:g} s)")
     policy = _policy(options, config)
+    errors: list[str] = []
+
+    def on_step(record: dict[str, Any]) -> None:
+        _print_step(record)
+        errors[:] = [record["error"]]
+
     stop = threading.Event()
     recorder = None
     attached: Attached | None = None
@@ -128,7 +174,7 @@ def _run(options: argparse.Namespace) -> int:
             backend=options.backend,
             recorder=recorder,
             stop=stop,
-            on_step=_print_step,
+            on_step=on_step,
             shadow=options.shadow,
             endure_endpoint=True,
         )
@@ -148,15 +194,26 @@ def _run(options: argparse.Namespace) -> int:
                 part.close()
     ended = "stopped" if result.stopped else "done"
     print(f"{ended}: {result.completed} steps, {result.failed} lost, {result.late} late")
-    return 0
+    return 1 if _unanswered(result, errors) else 0
 
 
-def _attach(*args: Any, **kwargs: Any) -> Attached:
-    """Attach and observe once: what fails now was asked for wrongly."""
+def _unanswered(result: LoopResult, errors: Sequence[str]) -> bool:
+    """Whether nobody decided anything; then says why."""
+    if result.completed > result.failed or (result.stopped and not result.completed):
+        return False
+    why = f"the last error: {errors[-1]}" if errors else "--duration ended before the first did"
+    print(f"error: no step got an answer; {why}", file=sys.stderr)
+    return True
+
+
+def _attach(target: Target, policy: Policy, *args: Any, **kwargs: Any) -> Attached:
+    """Attach, observe once and ask a model's endpoint: what fails now was asked for wrongly."""
     try:
-        attached = attach(*args, **kwargs)
+        attached = attach(target, policy, *args, **kwargs)
         try:
             attached.telemetry.observe()
+            if isinstance(policy, LlmPolicy):
+                policy.check()
         except BaseException:
             attached.close()
             raise
@@ -190,7 +247,7 @@ def _yaml(path: Path) -> dict[str, Any]:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        first = str(error).splitlines()[0]
+        first = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise RequestError(f"can't read {path}: {first}") from error
     if not isinstance(values, dict):
         raise RequestError(f"{path}: expected a mapping")
@@ -208,15 +265,19 @@ def _target(options: argparse.Namespace) -> Target:
 
 
 def _policy(options: argparse.Namespace, config: ControllerConfig) -> Policy:
+    given = [name for name in _OF_MODELS if getattr(options, name) is not None]
+    if given and options.policy != "llm":
+        raise RequestError(f"--{given[0].replace('_', '-')} is for --policy llm")
     if options.policy == "static":
         return StaticPolicy()
     if options.policy == "threshold":
         return ThresholdPolicy()
     if not options.base_url or not options.model:
         raise RequestError("--policy llm needs --base-url and --model")
-    prompt = _yaml(options.prompt).get("system")
+    prompt_file = options.prompt or _CONF / "prompt" / "paper.yaml"
+    prompt = _yaml(prompt_file).get("system")
     if not isinstance(prompt, str):
-        raise RequestError(f"{options.prompt}: no text under `system`")
+        raise RequestError(f"{prompt_file}: no text under `system`")
     try:
         return LlmPolicy(
             LlmPolicyConfig(
@@ -229,7 +290,7 @@ def _policy(options: argparse.Namespace, config: ControllerConfig) -> Policy:
                 max_tokens=options.max_tokens,
                 deadline_s=config.decision_deadline_s,
                 postprocess=options.postprocess,
-                extra_body=options.extra_body,
+                extra_body=options.extra_body or {},
                 observation=config.observation,
             )
         )

@@ -12,7 +12,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,14 @@ _KEEP_S = 2.0
 
 # The request is refused for what it is; 401, 403, 404 and 429 say that nobody serves us here.
 _NOT_SERVED = frozenset({401, 403, 404, 408, 429})
+_KEY_REFUSED = frozenset({401, 403})
+
+_CONNECT_S = 10.0
+# Above the bound of connecting, so that an unreachable host is told from a slow answer.
+_REACH_S = 15.0
+
+_Ask = Callable[[openai.AsyncOpenAI], Awaitable[Any]]
+"""Sends one request, and gives its raw response."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class Endpoint:
     def __init__(self, base_url: str, api_key: str) -> None:
         self._runner = asyncio.Runner()
         # Connecting is bounded on its own, so that an unreachable host is told from a slow model.
-        timeout = httpx2.Timeout(None, connect=10.0)
+        timeout = httpx2.Timeout(None, connect=_CONNECT_S)
         self._client = openai.AsyncOpenAI(
             base_url=base_url,
             api_key=api_key or "none",
@@ -70,8 +78,24 @@ class Endpoint:
 
     def complete(self, request: Mapping[str, Any], deadline_s: float) -> TurnResult:
         """Send `request`; give up `deadline_s` seconds from now."""
+        return self._within(
+            deadline_s,
+            lambda client: client.chat.completions.with_raw_response.create(**request),
+        )
+
+    def refusal(self) -> str | None:
+        """Why no request can be answered: nobody listens, or the key is wrong. None: it may be.
+
+        Asks for the list of models. What else is wrong with that says nothing: not every server
+        has one, and a busy one may be late with it.
+        """
+        result = self._within(_REACH_S, lambda client: client.models.with_raw_response.list())
+        nobody = result.infrastructure and result.status is None
+        return result.error if nobody or result.status in _KEY_REFUSED else None
+
+    def _within(self, deadline_s: float, ask: _Ask) -> TurnResult:
         started = time.monotonic()
-        status, response, error, infrastructure = self._runner.run(self._send(request, deadline_s))
+        status, response, error, infrastructure = self._runner.run(self._send(ask, deadline_s))
         duration_s = time.monotonic() - started
         return TurnResult(response, error, infrastructure, status, duration_s)
 
@@ -90,7 +114,7 @@ class Endpoint:
         self._runner.close()
 
     async def _send(
-        self, request: Mapping[str, Any], deadline_s: float
+        self, ask: _Ask, deadline_s: float
     ) -> tuple[int | None, Any | None, str | None, bool]:
         if self._client is None:
             return None, None, "the endpoint is closed", False
@@ -99,7 +123,7 @@ class Endpoint:
             return None, None, "interrupted", False
         try:
             async with asyncio.timeout(deadline_s):
-                raw = await self._client.chat.completions.with_raw_response.create(**request)
+                raw = await ask(self._client)
                 return raw.status_code, json.loads(raw.text), None, False
         except TimeoutError:
             return None, None, f"timeout: no answer within {deadline_s:.1f} s", False

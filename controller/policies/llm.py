@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from controller.api import Decision, ExecutedAction, ServerView, Snapshot, Usage
+from controller.errors import EndpointUnavailable
 from controller.observation import ObservationStyle, format_user_message
 from controller.policies.answer import Answer, add_usage, read_answer
 from controller.policies.postprocess import CleanText, clean, family
@@ -94,6 +95,15 @@ class LlmPolicy:
         if not checked:
             return decision
         return self._explain(decision, messages, answer, text, checked, deadline)
+
+    def check(self) -> None:
+        """Ask the endpoint before the first step; it may still be slow, or serve another model.
+
+        Raises `EndpointUnavailable` when nobody listens there, or the key is refused.
+        """
+        refusal = self._endpoint.refusal()
+        if refusal is not None:
+            raise EndpointUnavailable(f"the model's endpoint at {self.config.base_url}: {refusal}")
 
     def interrupt(self) -> None:
         """End a `decide` in another thread, soon; its step is lost."""

@@ -84,10 +84,15 @@ class FakeOpenAI:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.replies: list[Reply] = []
+        self.models: Reply = answer({"object": "list", "data": []})
+        """To a request for the list of models."""
         fake = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                fake.models(self)
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
