@@ -52,7 +52,14 @@ def test_the_kind_of_endpoint_follows_the_file(
     [
         ({"endpoint": "vllm"}, r"serving\.endpoint is 'vllm', must be llama_server or url"),
         ({"slot": 2}, r"unknown key serving\.slot \(known: "),
-        ({"slots": 0}, r"serving\.slots is 0, must be a positive number"),
+        ({"slots": 0}, r"serving\.slots is 0, must be a whole number from 1 on"),
+        ({"slots": 1.5}, r"serving\.slots is 1\.5, must be a whole number"),
+        ({"seed": "x"}, r"serving\.seed is 'x', must be a whole number from 0 on"),
+        ({"cache_ram_mib": None}, r"serving\.cache_ram_mib is None"),
+        ({"load_timeout_s": "soon"}, r"serving\.load_timeout_s is 'soon', must be a number of sec"),
+        ({"liveness_timeout_s": float("nan")}, r"serving\.liveness_timeout_s is nan"),
+        ({"extra_args": "--mlock"}, r"serving\.extra_args is '--mlock', must be a list"),
+        ({"gpu_layers": True}, r"serving\.gpu_layers is True"),
         ({"threads": True}, r"serving\.threads is True"),
         ({"gpu_layers": "all"}, r"serving\.gpu_layers is 'all', must be auto or a number"),
         ({"gpu_layers": -1}, r"serving\.gpu_layers is -1"),
@@ -65,6 +72,24 @@ def test_wrong_configuration(smollm2: ModelSpec, changes: dict[str, Any], messag
         make_endpoint(smollm2, load("llama_server") | changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"base_url": "http://["}, r"serving\.base_url is 'http://\['.*such as"),
+        ({"base_url": "http://h:99999/v1"}, r"serving\.base_url is 'http://h:99999/v1'"),
+        ({"base_url": "localhost/v1"}, r"serving\.base_url is 'localhost/v1'"),
+        ({"liveness_timeout_s": "x"}, r"serving\.liveness_timeout_s is 'x'"),
+        ({"slots": 2}, r"unknown key serving\.slots"),
+    ],
+)
+def test_wrong_configuration_of_a_url(
+    smollm2: ModelSpec, changes: dict[str, Any], message: str
+) -> None:
+    good = load("url") | {"base_url": "http://127.0.0.1:1/v1"}
+    with pytest.raises(BadServing, match=message):
+        make_endpoint(smollm2, good | changes)
+
+
 @pytest.mark.parametrize(("written", "meant"), [(True, "on"), (False, "off"), ("auto", "auto")])
 def test_flash_attention_as_yaml_reads_it(written: Any, meant: str) -> None:
     spec = server_spec_from_config(load("llama_server") | {"flash_attention": written})
@@ -72,7 +97,6 @@ def test_flash_attention_as_yaml_reads_it(written: Any, meant: str) -> None:
 
 
 def test_the_command_line_of_a_server(smollm2: ModelSpec) -> None:
-
     spec = ServerSpec(context_per_slot=16384, slots=3, threads=4, extra_args=("--mlock",))
     args = server_args(Path("/p"), Path("/w.gguf"), smollm2, spec, 999)
     pairs = dict(itertools.pairwise(args))
