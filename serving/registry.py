@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
@@ -78,6 +79,12 @@ def model_from_config(config: Mapping[str, Any], source: str = "model") -> Model
         raise BadModel(f"{source}: `modes` is empty; a policy without modes has one called `none`")
     weights = None
     if policy == "llm":
+        active, total = values["active_params_b"], values["total_params_b"]
+        if not 0 < active <= total < math.inf:
+            raise BadModel(
+                f"{source}: `active_params_b` is {active} and `total_params_b` {total}; "
+                "0 < active <= total must hold"
+            )
         _one_of(values["architecture"], Architecture, source, "architecture")
         weights = _weights(values["weights"], source)
     modes = tuple(_mode(str(name), mode, policy, source) for name, mode in values["modes"].items())
