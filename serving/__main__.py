@@ -1,6 +1,7 @@
 """`python -m serving`: the models of the registry, their weights, a server by hand.
 
-Exit codes: 0 done; 1 a download or a server failed; 2 the request itself is wrong.
+Exit codes: 0 done; 1 a download or a server failed; 2 the request itself is wrong; 130 stopped by
+Ctrl-C before it was done.
 """
 
 from __future__ import annotations
@@ -123,14 +124,22 @@ def _pull(models: list[ModelSpec], project_dir: Path) -> int:
 def _serve(model: ModelSpec, spec: ServerSpec) -> int:
     for leftover in sweep_leftovers():
         print(f"ended a leftover of a dead owner: {leftover}", file=sys.stderr)
-    stop = threading.Event()
+    stop, loaded = threading.Event(), threading.Event()
+
+    def end(*_: Any) -> None:
+        first = not stop.is_set()
+        stop.set()
+        if first and not loaded.is_set():
+            raise KeyboardInterrupt  # loading takes minutes, and nobody would see the event
+
     for number in (SIGINT, SIGTERM):
-        signal(number, lambda *_: stop.set())
+        signal(number, end)
     server = LlamaServer(model, spec)
     print(f"loading {model.title} …", file=sys.stderr)
     try:
         info = server.start()
         verify_modes(info, model)
+        loaded.set()
         for warning in info.report["warnings"]:
             print(f"note: {warning}", file=sys.stderr)
         print(f"base URL  {info.base_url}\nAPI key   {info.api_key}\nmodel     {info.model}")
@@ -144,6 +153,7 @@ def _serve(model: ModelSpec, spec: ServerSpec) -> int:
         while not stop.wait(_LIVENESS_EVERY_S):
             server.check()
     finally:
+        loaded.set()
         server.stop()
     return 0
 

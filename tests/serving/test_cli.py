@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,6 +148,48 @@ def test_serve_prints_where_it_is_and_ends_on_interrupt(real_server: ServerSpec)
         server = int(children.stdout)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+        assert start_ticks(server) is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_load_that_takes_long_can_be_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    program, pid_file = tmp_path / "llama-server", tmp_path / "pid"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in --list-devices) exit 0;; esac\n'
+        f"echo $$ > {pid_file}.new && mv {pid_file}.new {pid_file} && exec sleep 600\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    conf = tmp_path / "conf"
+    shutil.copytree(CONF / "serving", conf / "serving")
+    (conf / "model").mkdir()
+    text = (CONF / "model" / "local" / "smollm2-135m.yaml").read_text()
+    package = re.compile(r"(?m)^  package:.*\n  package_file:.*$")
+    (conf / "model" / "smollm2-135m.yaml").write_text(
+        package.sub(f"  path: {tmp_path / 'm.gguf'}", text)
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "serving", "--conf", str(conf), "serve", "smollm2-135m"],
+        cwd=ROOT,
+        env=os.environ | {"DRAINBENCH_LLAMA_SERVER": str(program)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60.0
+        while not pid_file.exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        server = int(pid_file.read_text())
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert errors == "loading SmolLM2 135M …\n"
         assert start_ticks(server) is None
     finally:
         process.kill()
