@@ -92,7 +92,7 @@ def result(
     """The result of a load that ran its course.
 
     Raises `LoadFailed` when nothing was sent, nothing arrived, or it ended too early: k6 exits
-    with 0 then too.
+    with 0 then too. Also when all telemetry arrived and tells of other failures than k6 counted.
     """
     metrics = summary.metrics
     requests = _count(metrics.http_reqs)
@@ -100,6 +100,9 @@ def result(
         raise LoadFailed(f"k6 sent no request in {_count(metrics.iterations)} iterations")
     if counts.rows == 0:
         raise LoadFailed(f"k6 sent {requests} requests, but no telemetry of them arrived")
+    http_5xx = _count(metrics.http_5xx)
+    if counts.rows - counts.duplicates == requests and counts.http_5xx != http_5xx:
+        raise LoadFailed(f"k6 counted {http_5xx} 5xx, its telemetry holds {counts.http_5xx}")
     lasted_s = (summary.ended_at_ms - summary.started_at_ms) / 1000
     if lasted_s < 0.9 * planned_s(load):
         raise LoadFailed(f"the load ended after {lasted_s:.1f} s of {planned_s(load):.1f} s")
@@ -108,7 +111,7 @@ def result(
         ended_at_us=summary.ended_at_ms * 1000,
         exit_code=exit_code,
         requests=requests,
-        http_5xx=_count(metrics.http_5xx),
+        http_5xx=http_5xx,
         transport_errors=_count(metrics.transport_errors),
         iterations=_count(metrics.iterations),
         dropped_iterations=_count(metrics.dropped_iterations),

@@ -63,6 +63,13 @@ def test_a_mismatch_is_reported_with_both_numbers(tmp_path: Path) -> None:
     assert (outcome.requests, outcome.rows, outcome.duplicate_rows) == (7620, 7600, 3)
 
 
+def test_telemetry_that_tells_of_other_failures_fails(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="k6 counted 127 5xx, its telemetry holds 126"):
+        judge(tmp_path, document(), counts=RowCounts(7623, 3, 126))
+    # What is missing is another matter, and told by the numbers of rows.
+    assert judge(tmp_path, document(), counts=RowCounts(7619, 0, 126)).http_5xx == 127
+
+
 def test_a_crossed_threshold_is_no_failure(tmp_path: Path) -> None:
     assert judge(tmp_path, document(), code=99).exit_code == 99
 
