@@ -15,10 +15,13 @@ import pytest
 import sweep.errors
 from sweep.cluster.guard import TOKEN, clear, members
 from sweep.cluster.messages import Lease, Progress, Report
+from sweep.errors import InfrastructureError
 from sweep.progress import counted, duration_text
+from sweep.run.attempt import require_complete
 from sweep.run.counters import CounterRecorder, faulty_slots
 from sweep.run.phases import Phases
 from sweep.run.validity import Bounds, Evidence, invalid_reasons, warnings
+from testbed.api import LoadResult
 from tests.sweep.runs import wait_until
 
 BOUNDS = Bounds(min_rate_ratio=0.9, max_load_cpu=0.95)
@@ -98,19 +101,38 @@ def row(slot, address="127.0.0.1:1", errors=0, ts_us=0):
     }
 
 
+def load_result(**changes):
+    values = dict.fromkeys((field.name for field in dataclasses.fields(LoadResult)), 0)
+    return LoadResult(**{**values, "requests": 7620, "rows": 7620, **changes})
+
+
+def test_every_request_must_be_one_row():
+    require_complete(load_result())
+    require_complete(load_result(rows=7623, duplicate_rows=3))
+
+
+@pytest.mark.parametrize(
+    ("rows", "duplicates", "kept"), [(7619, 0, 7619), (7621, 0, 7621), (7620, 1, 7619)]
+)
+def test_rows_that_are_missing_or_too_many_are_an_infrastructure_failure(rows, duplicates, kept):
+    with pytest.raises(InfrastructureError, match=f"{kept} different rows of 7620 requests"):
+        require_complete(load_result(rows=rows, duplicate_rows=duplicates))
+
+
 def test_counters_are_sampled_until_closed_and_the_last_sample_counts(tmp_path):
-    samples = iter(range(10**6))
+    taken = 0
 
     def read():
-        n = next(samples)
+        nonlocal taken
+        n, taken = taken, taken + 1
         return [row("api-1", ts_us=n), row("api-2", errors=n, ts_us=n)]
 
     recorder = CounterRecorder(read, tmp_path / "c.parquet", interval_s=0.01, rows_per_group=4)
     recorder.start()
-    wait_until(lambda: next(samples) > 20, 10, "some samples")
+    wait_until(lambda: taken > 10, 60, "some samples")
     last = recorder.close()
     frame = pl.read_parquet(tmp_path / "c.parquet")
-    assert frame.height >= 20
+    assert frame.height == 2 * taken
     newest = frame.filter(pl.col("ts_us") == frame["ts_us"].max())
     assert newest["http_5xx_total"].to_list() == [0, last[1]["http_5xx_total"]]
     assert faulty_slots(last) == ["api-2"]
