@@ -71,10 +71,19 @@ def test_a_wrong_key_or_type_would_be_seen(major: str) -> None:
             jsonschema.validate(wrong, published(major))
 
 
-def test_the_custom_strategy_has_the_two_commands_it_demands() -> None:
-    reload = ours()["haproxy"]["reload"]
+def test_it_can_not_touch_haproxys_own() -> None:
+    haproxy = ours()["haproxy"]
+    assert haproxy["config_file"] == "/copy/haproxy.cfg"
+    # The custom strategy demands both commands; neither does anything.
+    reload = haproxy["reload"]
     assert reload["reload_strategy"] == "custom"
-    assert reload["reload_cmd"] and reload["restart_cmd"]
+    assert (reload["reload_cmd"], reload["restart_cmd"]) == ("true", "true")
+
+
+def test_only_who_has_the_password_is_let_in_and_only_here() -> None:
+    config = ours()["dataplaneapi"]
+    assert config["host"] == "127.0.0.1"
+    assert config["user"] == [{"name": "me", "password": "secret", "insecure": True}]
 
 
 @pytest.mark.parametrize("major", MAJORS)

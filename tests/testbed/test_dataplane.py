@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import httpx
@@ -10,7 +9,6 @@ import pytest
 
 from testbed import programs
 from testbed.api import DataPlaneAddress
-from testbed.config.dataplane import render
 from testbed.errors import ProgramMissing
 from testbed.factory import create
 from testbed.readiness import dataplane_answers
@@ -45,25 +43,6 @@ def test_what_it_answered_instead_is_shown() -> None:
     holds, seen = dataplane_answers(client({}), ADDRESS, 3).probe()
     assert not holds
     assert "v3: HTTP 404" in seen and "v2: HTTP 404" in seen
-
-
-def test_its_configuration_can_not_touch_haproxys() -> None:
-    text = render(
-        bind="127.0.0.1",
-        port=0,
-        user="me",
-        password="secret",
-        haproxy_config="/copy/haproxy.cfg",
-        haproxy="/bin/haproxy",
-        scratch="/scratch",
-    )
-    config = json.loads(text)
-    assert config["haproxy"]["config_file"] == "/copy/haproxy.cfg"
-    assert config["haproxy"]["reload"]["reload_cmd"] == "true"
-    assert config["dataplaneapi"]["host"] == "127.0.0.1"
-    assert config["dataplaneapi"]["user"] == [
-        {"name": "me", "password": "secret", "insecure": True}
-    ]
 
 
 def test_one_that_was_asked_for_must_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
