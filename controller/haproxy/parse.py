@@ -36,10 +36,6 @@ class ProcessInfo:
     uptime_s: int
     version: str
 
-    def started_at_s(self, now_s: float) -> float:
-        """Unix time of its start, given the time of the reading; exact to about a second."""
-        return now_s - self.uptime_s
-
     def same_process(self, earlier: ProcessInfo) -> bool:
         """Whether this later reading is of the process that `earlier` saw (pitfall 2)."""
         return self.pid == earlier.pid and self.uptime_s >= earlier.uptime_s

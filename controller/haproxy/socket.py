@@ -11,7 +11,7 @@ import time
 from urllib.parse import urlsplit
 
 from controller.errors import HAProxyAnswer, HAProxyUnavailable, RequestError, UnsafeName
-from controller.haproxy.fleet import Fleet, safe_name
+from controller.haproxy.fleet import safe_name
 from controller.haproxy.parse import (
     BackendStat,
     ProcessInfo,
@@ -45,10 +45,6 @@ class RuntimeSocket:
     def backends(self) -> list[BackendStat]:
         """Every backend that has servers, with its balance algorithm."""
         return parse_backends(self._ask("show stat"))
-
-    def fleet(self) -> Fleet:
-        """Discovery: the backends and servers that exist. Raises `UnsafeName`."""
-        return Fleet({backend.name: backend.servers for backend in self.backends()})
 
     def server_stats(self, backend: str) -> list[ServerStat]:
         """Every server of `backend`, in HAProxy's order; two exchanges."""
