@@ -24,7 +24,7 @@ from requests.exceptions import RequestException
 from testbed import programs
 from testbed.docker import debian, images
 from testbed.docker.engine import Engine, explain, one_line
-from testbed.docker.settings import DockerSettings, ImageSet
+from testbed.docker.settings import ImageSet
 from testbed.errors import TestbedUnavailable
 
 Report = Callable[[str], None]
@@ -54,7 +54,8 @@ def build(engine: Engine, which: ImageSet, report: Report, rebuild: bool = False
 def build_debian(engine: Engine, report: Report, rebuild: bool = False) -> str:
     """Build the image with everything unless it is here already; return its reference."""
     name = images.debian_image()
-    dataplane = dataplane_binary()
+    program = programs.optional("dataplaneapi")
+    dataplane = Path(program) if program else None
     present = _inspect(engine, name)
     if present and not rebuild:
         has = (present["Config"].get("Labels") or {}).get(images.DATAPLANE_LABEL)
@@ -73,13 +74,6 @@ def build_debian(engine: Engine, report: Report, rebuild: bool = False) -> str:
         arguments = {"BASE": debian.base_image()}
         _docker_build(engine, context, name, arguments, extra, report)
     return name
-
-
-def dataplane_binary() -> Path | None:
-    """The Data Plane API's program: DRAINBENCH_DATAPLANEAPI, PATH, or the cache folder."""
-    found = os.environ.get("DRAINBENCH_DATAPLANEAPI") or shutil.which("dataplaneapi")
-    path = Path(found) if found else programs.cache_dir() / "dataplaneapi" / "dataplaneapi"
-    return path if path.is_file() else None
 
 
 def save(engine: Engine, references: Sequence[str], target: Path, report: Report) -> None:
@@ -123,12 +117,6 @@ def load(engine: Engine, source: Path, report: Report) -> list[str]:
             "the file was saved by another version of it"
         )
     return tags
-
-
-def missing(engine: Engine, settings: DockerSettings) -> list[str]:
-    """References of `settings` that are not here."""
-    wanted = dict.fromkeys(images.references(settings).values())
-    return [name for name in wanted if _inspect(engine, name) is None]
 
 
 def _inspect(engine: Engine, reference: str) -> dict[str, Any] | None:

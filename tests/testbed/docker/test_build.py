@@ -22,7 +22,7 @@ from testbed.docker import build, debian, images
 from testbed.docker.engine import Engine
 from testbed.docker.settings import DockerSettings
 from testbed.docker.versions import versions_of
-from testbed.errors import TestbedUnavailable
+from testbed.errors import ProgramMissing, TestbedUnavailable
 from tests.testbed import builders
 
 
@@ -112,10 +112,18 @@ def test_the_backends_image_needs_nothing_beyond_its_lock(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
 
 
+def test_a_data_plane_api_that_was_asked_for_must_be_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DRAINBENCH_DATAPLANEAPI", str(tmp_path / "none"))
+    nobody = Engine(None)  # type: ignore[arg-type]
+    with pytest.raises(ProgramMissing, match=r"none is no executable file.*DATAPLANEAPI"):
+        build.build_debian(nobody, print)
+
+
 def test_our_image_says_what_is_inside(engine: Engine) -> None:
     found = images.resolve(engine, DockerSettings())
     assert found.prometheus_version >= (2, 40)
-    assert build.missing(engine, DockerSettings()) == []
     marks = engine.api.inspect_image(images.debian_image())["Config"]["Labels"]
     assert '"haproxy": "2.' in marks[images.VERSIONS_LABEL]
 
