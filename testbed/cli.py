@@ -1,4 +1,7 @@
-"""The command line of this room. Exit codes: 0 done, 1 it failed on the way, 2 wrong request."""
+"""The command line of this room.
+
+Exit codes: 0 done (`up`: also after Ctrl-C), 1 it failed on the way, 2 wrong request, 130 Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from types import FrameType
 from testbed import leftovers
 from testbed.api import Addresses, FleetSpec, LoadResult, LoadSpec, ServerProfile, TestbedSpec
 from testbed.arguments import Parser, seconds
-from testbed.errors import Interrupted, TestbedError
+from testbed.errors import Interrupted, ProgramMissing, TestbedError
 from testbed.leftovers import TestbedInfo, list_testbeds, sweep_leftovers
 from testbed.workdir import WorkDir
 
@@ -101,6 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(arguments)
     except Interrupted:
         return 0
+    except KeyboardInterrupt:
+        return 130
+    except ProgramMissing as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except TestbedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -15,7 +15,7 @@ import pytest
 
 from testbed import cli, procfs, programs, workdir
 from testbed.docker import commands as docker
-from testbed.errors import ComponentDied
+from testbed.errors import ComponentDied, ProgramMissing
 from testbed.leftovers import TestbedInfo
 from testbed.workdir import Process, WorkDir
 from tests.requirements import require
@@ -170,6 +170,27 @@ def test_what_an_engine_may_hold_is_not_denied(
     assert cli.main(command) == 1
     said = capsys.readouterr()
     assert (said.out, len(said.err.splitlines())) == ("", 1)
+
+
+@pytest.mark.parametrize("command", ["ps", "gc"])
+def test_ctrl_c_is_no_traceback(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(docker, "list_testbeds", interrupted)
+    monkeypatch.setattr(docker, "sweep_leftovers", interrupted)
+    assert cli.main([command]) == 130
+
+
+def test_a_program_that_is_not_there_is_a_wrong_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(arguments: object) -> int:
+        raise ProgramMissing("dataplaneapi: /none is no executable file")
+
+    monkeypatch.setattr(docker, "build_image", missing)
+    assert cli.main(["build-image"]) == 2
+    assert capsys.readouterr().err == "error: dataplaneapi: /none is no executable file\n"
 
 
 def test_the_table_shows_dead_owners() -> None:
