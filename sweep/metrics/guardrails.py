@@ -23,9 +23,9 @@ def rails_tripped(
     """Rails that one step record trips; `rejected` stands for unknown servers and invalid actions.
 
     Drain cap: the raw plan proposes more drains than `limits` allow (one). Action cap: more actions
-    (three), no_op not counted. Weight clamp: a larger weight change (50). The guardrails' own log
-    of the step counts as well; where a record has none, weight changes are taken against the
-    weights of the snapshot.
+    (three), no_op not counted. Weight clamp: a larger weight change (50) against the weights of the
+    snapshot, also of an action that a cap drops: that one is clamped no more, and yet was proposed.
+    The guardrails' own log of the step counts as well.
     """
     plan = record.get("raw_plan") or ()
     tripped = set()
@@ -33,14 +33,11 @@ def rails_tripped(
         tripped.add("drain_cap")
     if sum(a["kind"] != "no_op" for a in plan) > limits.max_actions:
         tripped.add("action_cap")
-    interventions = record.get("interventions")
-    if interventions is None:
-        if _clamp_needed(plan, record.get("snapshot") or {}, limits):
-            tripped.add("weight_clamp")
-    else:
-        for intervention in interventions:
-            rail = intervention["rail"]
-            tripped.add(rail if rail in RAILS else "rejected")
+    if _clamp_needed(plan, record.get("snapshot") or {}, limits):
+        tripped.add("weight_clamp")
+    for intervention in record.get("interventions") or ():
+        rail = intervention["rail"]
+        tripped.add(rail if rail in RAILS else "rejected")
     return frozenset(tripped)
 
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from controller.guardrails import GuardrailLimits
+from controller.guardrails import GuardrailLimits, guard
+from controller.records import to_json
 from sweep.metrics.frames import steps_frame
 from sweep.metrics.guardrails import firing_counts, rails_tripped
+from tests.controller.builders import set_weight, view
 
 
 def action(kind, server="api-1", weight=None):
@@ -54,6 +56,16 @@ def test_a_run_is_judged_by_its_own_caps():
     assert rails_tripped(record(far, None, {"api-1": 100}), limits) == set()
     frame = steps_frame([record(two)], limits)
     assert firing_counts(frame)["fired_any"] == 0
+
+
+def test_too_large_a_change_counts_although_a_cap_dropped_its_action():
+    views = [view(f"api-{n}") for n in range(1, 5)]
+    plan = [set_weight(f"api-{n}", 80) for n in range(1, 4)] + [set_weight("api-4", 10)]
+    interventions = to_json(guard(plan, views, GuardrailLimits()).interventions)
+    assert [i["rail"] for i in interventions] == ["action_cap"]
+    weights = {v.server: v.weight for v in views}
+    tripped = rails_tripped(record(to_json(plan), interventions, weights))
+    assert tripped == {"action_cap", "weight_clamp"}
 
 
 def test_without_a_log_the_weights_of_the_snapshot_decide():
