@@ -34,9 +34,10 @@ class Family:
     noise: tuple[str, ...] = ()
 
 
-# A block that was cut by max_tokens has no end: `\Z` closes it.
+# A block that was cut by max_tokens has no end: `\Z` closes it. What a model writes must not make
+# a pattern look at the same text again and again: no run without a bound may fail to match.
 _HERMES_CALL = r"<tool_call>.*?(?:</tool_call>|\Z)"
-_XML_CALL = r"<function=[^>]*>.*?(?:</function>|\Z)"
+_XML_CALL = r"<function=[^>]{0,200}>.*?(?:</function>|\Z)"
 
 _THINK = ("<think>", "</think>")
 
@@ -72,8 +73,10 @@ FAMILIES: dict[str, Family] = {
     "gpt-oss": Family(
         reasoning=(("<|channel|>analysis<|message|>", "<|end|>"),),
         tool_calls=(
-            r"(?:<\|start\|>assistant)?(?:<\|channel\|>\w+)?\s*to=functions\.[^<]*"
-            r"(?:<\|channel\|>[^<]*)?(?:<\|constrain\|>[^<]*)?<\|message\|>.*?(?:<\|call\|>|\Z)",
+            # Spaces are taken from the first of a run on, not tried from each of them.
+            r"(?:<\|start\|>assistant)?(?:<\|channel\|>\w+)?(?<!\s)\s*to=functions\.[^<]{0,200}"
+            r"(?:<\|channel\|>[^<]{0,200})?(?:<\|constrain\|>[^<]{0,200})?<\|message\|>"
+            r".*?(?:<\|call\|>|\Z)",
             r"<\|channel\|>commentary to=functions.*?(?:<\|call\|>|\Z)",
         ),
         noise=(
@@ -116,15 +119,18 @@ def _take_reasoning(content: str, opening: str, closing: str) -> tuple[str, list
     follows a template that opens the trace in the prompt: all before it is reasoning.
     """
     traces = []
-    kept = ""
+    kept = []
     head, found, tail = content.partition(closing)
     # gpt-oss ends every message with the same token, so there an end alone says nothing.
     if found and opening not in head and closing != "<|end|>":
         traces.append(head)
         content = tail
-    while opening in content:
-        before, _, rest = content.partition(opening)
-        trace, _, content = rest.partition(closing)
-        kept += before
-        traces.append(trace)
-    return kept + content, traces
+    done = 0
+    while (begins := content.find(opening, done)) >= 0:
+        kept.append(content[done:begins])
+        begins += len(opening)
+        ends = content.find(closing, begins)
+        ends = len(content) if ends < 0 else ends
+        traces.append(content[begins:ends])
+        done = min(len(content), ends + len(closing))
+    return "".join([*kept, content[done:]]), traces

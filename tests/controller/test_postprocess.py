@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,3 +87,37 @@ def test_any_mix_of_markup_is_survived(name: str, content: str) -> None:
     if name.startswith("qwen"):
         assert "<think>" not in cleaned.text
         assert "<tool_call>" not in cleaned.text
+
+
+def _cpu_s(content: str, name: str) -> float:
+    spent = []
+    for _ in range(3):
+        before = time.process_time()
+        clean(content, family(name))
+        spent.append(time.process_time() - before)
+    return min(spent)
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize(
+    "piece",
+    [
+        " ",
+        "a",
+        "<",
+        "to=functions.",
+        "to=functions.<|channel|>",
+        "<|channel|>to=functions.a ",
+        "<function=",
+        "<tool_call>",
+        "<|tool_call|>",
+        "<think></think>",
+        "<|channel>thought",
+        "<|channel|>analysis<|message|><|end|>",
+    ],
+)
+def test_no_text_takes_more_than_its_length(piece: str, name: str) -> None:
+    """A model that repeats itself must not hold up the process that also watches its run."""
+    short, long = (_cpu_s(piece * (length // len(piece)), name) for length in (1_000, 16_000))
+    # 16 where the effort grows with the length, 256 where it grows with its square.
+    assert long < 90 * max(short, 50e-6)
