@@ -68,6 +68,8 @@ class Child:
     process: subprocess.Popen[bytes]
     log: Path
     ticks: int
+    stopped: bool = False
+    """Whether any process of its group was stopped by a signal when it was last sampled."""
     _cpu_s: float = 0.0
     _max_rss: dict[int, int] = field(default_factory=dict)
 
@@ -93,6 +95,7 @@ class Child:
         if self.process.returncode is not None:
             return
         members = set(members)
+        self.stopped = any(procfs.is_stopped(pid) for pid in members)
         # Exited members are in the leader's count of reaped children.
         cpu_s = sum(procfs.cpu_s(pid, pid == self.pid) for pid in members | {self.pid})
         self._cpu_s = max(self._cpu_s, cpu_s)
@@ -117,6 +120,10 @@ class Child:
                 how = f"signal {signal.Signals(-code).name}"
         said = self.log_tail()
         return ComponentDied(f"{self.name} ended on its own ({how}); last words: {said or 'none'}")
+
+    def halted(self) -> ComponentDied:
+        """The error that says that it was stopped."""
+        return ComponentDied(f"{self.name} was stopped by a signal (SIGSTOP): it lives, but idle")
 
     def signal_group(self, number: int) -> None:
         """Signal the whole group; nothing happens when it is gone."""

@@ -26,6 +26,12 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process (SIGSTOP): it lives and does nothing."""
+    fields = stat_fields(pid)
+    return fields is not None and fields[0] == "T"
+
+
 def boot_id() -> str:
     """Changes with every boot, so that ticks of another one are never compared."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

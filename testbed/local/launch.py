@@ -254,9 +254,14 @@ class Processes:
         return self._children["k6"]
 
     def check(self, load_began: bool = False) -> None:
-        """Raise `ComponentDied` when any component is gone; k6 may end once the load runs."""
+        """Raise `ComponentDied` when any component is gone; k6 may end once the load runs.
+
+        So is one that was seen stopped: its requests wait meanwhile, and would pass as slow ones.
+        """
         for name, child in self._children.items():
             code = child.poll()
+            if code is None and child.stopped:
+                raise child.halted()
             if code is None or (name == "k6" and load_began and code >= 0):
                 continue
             raise child.died()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import polars as pl
@@ -128,6 +129,29 @@ def test_a_dead_worker_ends_its_backend(rig: LocalRig, tmp_path: Path) -> None:
             testbed.wait_load()
     finally:
         testbed.stop()
+
+
+@pytest.mark.parametrize("component", ["haproxy", "backend-1"])
+def test_a_stopped_component_ends_the_load_although_it_goes_on(
+    rig: LocalRig, tmp_path: Path, component: str
+) -> None:
+    """What waited meanwhile must not pass as slow requests of a run that counts."""
+    spec = builders.spec(1, builders.load(vus=2, duration_s=8))
+    testbed = rig.create(spec)
+    try:
+        testbed.start()
+        testbed.start_load(tmp_path)
+        (path,) = rig._folders(spec.run_id)
+        stopped = psutil.Process(WorkDir(path).children()[component].pid)
+        stopped = (stopped.children() or [stopped])[0]
+        stopped.suspend()
+        resume = threading.Timer(3, stopped.resume)
+        resume.start()
+        with pytest.raises(ComponentDied, match=f"{component} was stopped by a signal"):
+            testbed.wait_load()
+    finally:
+        testbed.stop()
+        resume.cancel()
 
 
 def test_a_taken_port_a_bad_out_dir_and_a_dead_master(

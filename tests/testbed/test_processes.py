@@ -89,6 +89,25 @@ def test_how_a_child_ended_is_told(tmp_path: Path) -> None:
     assert str(error) == "thing ended on its own (exit code 7); last words: one | two"
 
 
+def test_a_child_that_a_signal_stopped_is_noticed_while_it_is(tmp_path: Path) -> None:
+    # A shell that does not replace itself: the member that is stopped is not the leader.
+    argv = ("/bin/sh", "-c", "sleep 600; true")
+    child = spawn("c", command(tmp_path, "", argv=argv))
+    try:
+        assert eventually(lambda: psutil.Process(child.pid).children(), 15)
+        (member,) = psutil.Process(child.pid).children()
+        sample([child])
+        assert not child.stopped
+        member.suspend()
+        assert eventually(lambda: sample([child]) or child.stopped, 15)
+        assert "c was stopped by a signal" in str(child.halted())
+        member.resume()
+        assert eventually(lambda: sample([child]) or not child.stopped, 15)
+    finally:
+        stop_groups([child])
+    assert not member.is_running()
+
+
 def test_usage_counts_ended_children_too(tmp_path: Path) -> None:
     burn = "import time\nwhile time.process_time() < 0.4: pass"
     code = f"""
