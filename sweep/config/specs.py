@@ -5,6 +5,7 @@ Everything is checked here, before the first run starts: `RequestError` names th
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -33,8 +34,17 @@ class ServingPlan:
     """`conf/serving/*.yaml`, as `serving.endpoints.make_endpoint` takes it."""
 
 
+_KEYS = frozenset(
+    {"model", "testbed", "fleet", "load", "controller", "prompt", "serving"}
+    | {"scale", "algorithm", "mode", "seed", "duration_s", "sweep"}
+)
+"""What a run is configured by: the groups of `conf/` and the keys of `conf/config.yaml`."""
+
+
 def check_point(point: RunPoint) -> None:
     """Build every specification of a run once; raises `RequestError` naming run and key."""
+    if unknown := sorted(point.config.keys() - _KEYS):
+        raise RequestError(f"{unknown[0]} is no knob: nothing would read it; leave it out")
     try:
         testbed_kind(point)
         testbed_spec(point)
@@ -169,7 +179,7 @@ def testbed_spec(point: RunPoint) -> TestbedSpec:
         algorithm=point.algorithm,
         fleet=fleet_spec(point),
         load=load_spec(point),
-        shuffle_seed=point.seed,
+        shuffle_seed=shuffle_seed(point),
         initial_weight=int(testbed.get("initial_weight", 100)),
         scrape_interval_s=_positive(
             testbed.get("scrape_interval_s", 1.0), "testbed.scrape_interval_s"
@@ -178,6 +188,16 @@ def testbed_spec(point: RunPoint) -> TestbedSpec:
         programs=_programs(testbed.get("programs") or {}),
         options={k: v for k, v in testbed.items() if k not in _FOR_EVERY_DRIVER},
     )
+
+
+def shuffle_seed(point: RunPoint) -> int:
+    """Seed of the order of instances in HAProxy's slots: its own for every run (paper, §3.4).
+
+    One order for all runs of a seed would score habits: a policy that always drains the first
+    server would be right in every run of a fleet size, or wrong in every one. A repeated run has
+    the order that it had.
+    """
+    return int.from_bytes(hashlib.sha256(f"slots:{point.run_id}".encode()).digest()[:8], "big")
 
 
 def _programs(paths: Any) -> dict[str, str]:

@@ -11,11 +11,13 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
+from sweep.config import specs
 from sweep.config.fingerprint import differences, fingerprint, identity
 from sweep.config.settings import sweep_settings
-from sweep.config.specs import check_point, fleet_spec, load_spec
+from sweep.config.specs import check_point, fleet_spec, load_spec, shuffle_seed
 from sweep.errors import RequestError
 from sweep.grid import compose_grid
+from testbed.config.slots import shuffled_slots
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 MODELS = sorted(path.stem for path in CONF.glob("model/*.yaml"))
@@ -64,6 +66,24 @@ def test_every_scale_and_algorithm_has_sixty_and_onehundredtwenty_runs(paper_gri
         "leastconn": 120,
         "roundrobin": 120,
     }
+
+
+def test_no_slot_is_the_faulty_one_by_habit(paper_grid):
+    """A policy that drains always the same slot must not be right in every run (paper, §3.4)."""
+    runs = 56
+    for scale in (3, 5, 7, 9):
+        points = [p for p in paper_grid.points if p.scale == scale and p.policy == "llm"]
+        faulty = Counter()
+        for p in points:
+            slots = shuffled_slots(scale, specs.testbed_spec(p).shuffle_seed)
+            faulty.update(slot for slot, instance in slots.items() if instance % 3 == 2)
+        expected = runs * fleet_spec(points[0]).faulty_count() / scale
+        assert len(points) == runs and len(faulty) == scale
+        # Pinned by the ids: none is far from its share.
+        assert 0.4 * expected < min(faulty.values()) <= max(faulty.values()) < 1.6 * expected
+    again = point_of("model=qwen3-4b", "mode=think", "scale=9", "controller.settle_s=1")
+    order = shuffled_slots(9, shuffle_seed(again))
+    assert list(order.values()) == [4, 6, 3, 2, 1, 5, 8, 7, 9]
 
 
 def test_run_ids_are_readable(paper_grid):
