@@ -112,14 +112,15 @@ def _run(
     from sweep.leftovers import clear_leftovers
     from sweep.preflight import require_everything
 
+    book = AttemptBook(store)
+    # Before the store is made: a request that is refused leaves no empty one behind.
+    require_everything(plan.todo)
+    book.require_free_disk(settings.min_free_disk_mib)
     try:
         store.create()
     except OSError as error:
         raise _unwritable(store, error) from error
     with StoreLock(store.lock):
-        book = AttemptBook(store)
-        book.require_free_disk(settings.min_free_disk_mib)
-        require_everything(plan.todo)
         for name in book.bury_orphans():
             console.print(f"[yellow]left by a dead sweep:[/] attempts/{name}", highlight=False)
         for name in clear_leftovers({testbed_kind(point) for point in plan.todo}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -58,28 +58,38 @@ def _started(dashboard: bool) -> Iterator[RaySession]:
 
     on_sigterm = signal.getsignal(signal.SIGTERM)  # Ray takes it over, and would exit with 15
     try:
-        context = _first_success(
-            lambda: ray.init(
-                address="local",
-                namespace=NAMESPACE,
-                include_dashboard=dashboard,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=OBJECT_STORE_BYTES,
-                configure_logging=True,
-            ),
-            ray.shutdown,
-        )
+        url, servants = _first_success(lambda: _start_ray(dashboard), ray.shutdown)
         signal.signal(signal.SIGTERM, on_sigterm)
-        url = context.dashboard_url
-        yield RaySession(f"http://{url}" if url else None, _servants())
+        yield RaySession(f"http://{url}" if url else None, servants)
     finally:
         ray.shutdown()
 
 
-def _servants() -> tuple[psutil.Process, ...]:
-    children = psutil.Process().children()
-    return tuple(c for c in children if _name(c) in ("raylet", "gcs_server"))
+def _start_ray(dashboard: bool) -> tuple[str | None, tuple[psutil.Process, ...]]:
+    """The dashboard's address and the servants; raises what Ray raises."""
+    import ray
+
+    context = ray.init(
+        address="local",
+        namespace=NAMESPACE,
+        include_dashboard=dashboard,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=OBJECT_STORE_BYTES,
+        configure_logging=True,
+    )
+    return context.dashboard_url, find_servants(psutil.Process().children())
+
+
+def find_servants(children: Iterable[psutil.Process]) -> tuple[psutil.Process, ...]:
+    """Raylet and GCS server among `children`.
+
+    Raises `RuntimeError` when one is gone already: that it dies later would never be noticed.
+    """
+    found = {_name(child): child for child in children if _runs(child)}
+    if gone := {"raylet", "gcs_server"} - found.keys():
+        raise RuntimeError(f"its {' and '.join(sorted(gone))} died at once")
+    return found["raylet"], found["gcs_server"]
 
 
 def _name(process: psutil.Process) -> str:

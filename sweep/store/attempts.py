@@ -7,6 +7,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from sweep.errors import StorageError
@@ -33,8 +34,14 @@ class AttemptBook:
     store: RunStore
 
     def require_free_disk(self, mib: int) -> None:
-        """Raise `StorageError` when less than `mib` MiB are free where the store is."""
-        free = shutil.disk_usage(self.store.root).free // 2**20
+        """Raise `StorageError` when less than `mib` MiB are free where the store is, or will be."""
+        places = [self.store.root, *self.store.root.absolute().parents]
+        # Where not even that can be seen, making the store tells why.
+        with contextlib.suppress(PermissionError):
+            self._require_free(next(place for place in places if place.exists()), mib)
+
+    def _require_free(self, place: Path, mib: int) -> None:
+        free = shutil.disk_usage(place).free // 2**20
         if free < mib:
             raise StorageError(
                 f"only {free} MiB are free where {self.store.root} is "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from sweep.__main__ import main as command_line
-from sweep.cluster.ray_session import RaySession, _first_success
+from sweep.cluster.ray_session import RaySession, _first_success, find_servants
 from sweep.errors import RequestError, StorageError
 from sweep.report.__main__ import main as report_main
 from sweep.status import main as status_main
@@ -91,7 +92,36 @@ def test_empty_glob():
 
 
 def test_unknown_key():
-    assert "no_such_key" in refusal("no_such_key=1")
+    assert "no knob no_such_key in what was chosen; python -m sweep" in refusal("no_such_key=1")
+    assert "did you mean duration_s?" in refusal("durations_s=10")
+    assert "did you mean load.vus_per_backend?" in refusal("-m", "load.vus_per_backnd=1,2")
+
+
+def test_a_key_that_nothing_reads_is_no_knob():
+    assert "durations_s is no knob" in refusal("+durations_s=10", "sweep.dry_run=true")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "hydra/sweeper=basic",
+        "hydra/launcher=basic",
+        "hydra.run.dir=x",
+        "hydra.output_subdir=.hydra",
+    ],
+)
+def test_how_hydra_works_is_the_sweeps(setting, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "sweep", "-m", setting, "scale=3,5", "sweep.dry_run=true"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"drainbench: {setting}: ") and done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_group_needs_an_option():
@@ -122,6 +152,7 @@ def test_all_that_is_missing_is_told_at_once_with_the_way_to_get_it(tmp_path):
     for part in ("/no/such/k6", "/no/such/haproxy", "/no/such/llama-server", "make llama-server"):
         assert part in line
     assert "python -m serving pull granite-4.0-350m" in line
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_store_that_can_not_be_written(tmp_path):
@@ -134,6 +165,7 @@ def test_a_store_that_can_not_be_written(tmp_path):
 def test_too_little_disk(tmp_path):
     line = refusal("model=static", f"sweep.dir={tmp_path}/s", "sweep.min_free_disk_mib=999999999")
     assert "MiB are free" in line
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_lock_that_can_not_be_written(tmp_path):
@@ -284,6 +316,23 @@ def test_a_session_whose_ray_died_is_not_alive():
     assert not session.alive()
     servant.wait()
     assert not session.alive()
+
+
+def test_a_servant_that_died_while_ray_started_is_noticed(tmp_path):
+    for name in ("raylet", "gcs_server"):
+        (tmp_path / name).symlink_to(shutil.which("sleep"))
+    servants = [subprocess.Popen([tmp_path / name, "60"]) for name in ("raylet", "gcs_server")]
+    children = [psutil.Process(servant.pid) for servant in servants]
+    try:
+        assert [c.pid for c in find_servants(children)] == [s.pid for s in servants]
+        servants[1].kill()
+        os.waitid(os.P_PID, servants[1].pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(RuntimeError, match="its gcs_server died at once"):
+            find_servants(children)
+    finally:
+        for servant in servants:
+            servant.kill()
+            servant.wait()
 
 
 def test_a_fleet_that_does_not_fit_into_memory(tmp_path):
