@@ -41,6 +41,9 @@ def server_args(
         *("--no-slots", "--no-ui", "--offline"),
         *("--verbosity", "4"),
     ]
+    if not gpu_layers:
+        # Else long prompts are computed on a GPU that it sees, even with all layers on the host.
+        args += ("--device", "none")
     if spec.slots > 1:
         args.append("--no-kv-unified")
     return [*args, *spec.extra_args]

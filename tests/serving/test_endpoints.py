@@ -109,3 +109,7 @@ def test_the_command_line_of_a_server(smollm2: ModelSpec) -> None:
     assert "--no-kv-unified" in args and args[-1] == "--mlock"
     one = server_args(Path("/p"), Path("/w.gguf"), smollm2, ServerSpec(), 0)
     assert "--no-kv-unified" not in one
+    # A Vulkan build computed prompts of 32 tokens and more on the GPU although none was asked for:
+    # `offloaded 0/31 layers to GPU`, then `Vulkan0 compute buffer size =    17.75 MiB`.
+    assert dict(itertools.pairwise(one))["--device"] == "none"
+    assert "--device" not in args

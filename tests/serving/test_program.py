@@ -63,6 +63,13 @@ def test_devices_as_llama_server_lists_them() -> None:
         Device("CUDA0", "NVIDIA H200", 143771, 143000),
         Device("CUDA1", "NVIDIA RTX PRO 6000 Blackwell (Server)", 97887, 512),
     )
+    vulkan = """\
+Available devices:
+  Vulkan0: llvmpipe (LLVM 21.1.8, 256 bits) (24105 MiB, 20296 MiB free)
+"""
+    assert parse_devices(vulkan) == (
+        Device("Vulkan0", "llvmpipe (LLVM 21.1.8, 256 bits)", 24105, 20296),
+    )
     assert parse_devices("Available devices:\n  (none)\n") == ()
 
 
