@@ -1,24 +1,25 @@
 """`python -m sweep [-m] OVERRIDES`: run what is missing of a sweep.
 
 Exit codes: 0 all asked-for runs are complete; 1 some run failed for good; 2 the request itself
-is wrong; 130 stopped by Ctrl-C or SIGTERM.
+is wrong; 130 stopped by Ctrl-C, SIGTERM or a terminal that was closed.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
 from types import FrameType
+
+from sweep.signals import on_stop
 
 STOPPED = "drainbench: stopped. Run the same command again to complete what is missing."
 
 
 def main() -> None:
-    """Ctrl-C and SIGTERM end the command in one line from its first import on.
+    """Ctrl-C, SIGTERM and SIGHUP end the command in one line from its first import on.
 
     While runs are under way it is the runner that takes the signals, and stops them first.
     """
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    on_stop(_as_interrupt)
     try:
         from sweep import command
 

@@ -14,6 +14,7 @@ import psutil
 
 from sweep.cluster.guard import Guard
 from sweep.errors import RequestError
+from sweep.signals import hangups_wait
 
 NAMESPACE = "drainbench"
 
@@ -58,7 +59,8 @@ def _started(dashboard: bool) -> Iterator[RaySession]:
 
     on_sigterm = signal.getsignal(signal.SIGTERM)  # Ray takes it over, and would exit with 15
     try:
-        url, servants = _first_success(lambda: _start_ray(dashboard), ray.shutdown)
+        with hangups_wait():
+            url, servants = _first_success(lambda: _start_ray(dashboard), ray.shutdown)
         signal.signal(signal.SIGTERM, on_sigterm)
         yield RaySession(f"http://{url}" if url else None, servants)
     finally:

@@ -7,7 +7,6 @@ can't land any more (pitfall 24).
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -44,6 +43,7 @@ from sweep.schedule import (
     StopServer,
     TestbedReady,
 )
+from sweep.signals import give_back, on_stop
 from sweep.store.attempts import MAKE_ROOM, AttemptBook
 
 INTERRUPT_GRACE_S = 20.0
@@ -103,15 +103,14 @@ class Runner:
 
     def run(self) -> dict[str, str]:
         """Return what failed for good, by run id. Raises `StorageError` when the disk is full."""
-        previous = {s: signal.signal(s, self._on_signal) for s in (signal.SIGINT, signal.SIGTERM)}
+        previous = on_stop(self._on_signal)
         try:
             for testbed in range(self.options.testbeds):
                 self._workers[testbed] = self._new_worker(testbed)
             self._loop()
         finally:
             self._kill_all()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            give_back(previous)
         if self._storage_error is not None:
             raise self._storage_error
         return dict(self._scheduler.failed)

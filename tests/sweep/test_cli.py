@@ -248,11 +248,12 @@ def test_ctrl_c_before_the_first_run_is_one_line(monkeypatch, capsys):
     assert "Run the same command again" in line
 
 
-def test_sigterm_before_the_first_run_is_the_same_line():
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_sigterm_or_sighup_before_the_first_run_is_the_same_line(name):
     code = (
         "import os, signal, sys, types\n"
         "fake = types.ModuleType('sweep.command')\n"
-        "fake.main = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"fake.main = lambda: os.kill(os.getpid(), signal.{name})\n"
         "sys.modules['sweep.command'] = fake\n"
         "from sweep.__main__ import main\n"
         "main()\n"
