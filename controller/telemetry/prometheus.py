@@ -6,7 +6,9 @@ each query costs twelve times as much.
 
 from __future__ import annotations
 
+import io
 import math
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,11 +17,14 @@ from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
-from urllib3.exceptions import ReadTimeoutError
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.util import Retry
 
 from controller.addresses import is_loopback
 from controller.errors import TelemetryError
+
+_PIECE_BYTES = 1 << 16
 
 Points = tuple[tuple[float, float | None], ...]
 """(unix time in s, value), oldest first; what is not finite (0/0 on an idle server) is None."""
@@ -33,7 +38,7 @@ class TelemetryConfig:
     resolution_s: float = 15.0
     rate_window_s: float = 120.0
     timeout_s: float = 5.0
-    """Of one query."""
+    """Of one query, its whole answer included."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,34 @@ class _OnceMore(Retry):
         return super().increment(method, url, **outcome)
 
 
+class _WholeInTime(HTTPAdapter):
+    """Reads all of an answer within its time-out: requests' own starts anew with every byte."""
+
+    def send(self, request: Any, *args: Any, timeout: Any = None, **kwargs: Any) -> Any:
+        """The answer, its body read. Raises `requests.RequestException`."""
+        deadline = time.monotonic() + timeout
+        response = super().send(request, *args, timeout=timeout, **kwargs)
+        try:
+            body = _read_until(deadline, response.raw)
+        except (ReadTimeoutError, TimeoutError) as error:
+            response.raw.close()
+            raise requests.ReadTimeout(request=request) from error
+        except HTTPError as error:
+            response.raw.close()
+            raise requests.ConnectionError(error, request=request) from error
+        response.raw = io.BytesIO(body)
+        return response
+
+
+def _read_until(deadline: float, raw: Any) -> bytes:
+    pieces = []
+    while piece := raw.read1(_PIECE_BYTES, decode_content=True):
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
 class Prometheus:
     """Reads one Prometheus over kept connections; every failure is a `TelemetryError`."""
 
@@ -121,9 +154,8 @@ class Prometheus:
         session = requests.Session()
         # A proxy of the environment must not come between us and a server on this machine.
         session.trust_env = not is_loopback(self.url)
-        self._client = PrometheusConnect(
-            url=self.url, retry=retry, timeout=config.timeout_s, session=session
-        )
+        self._client = PrometheusConnect(url=self.url, timeout=config.timeout_s, session=session)
+        session.mount(self.url, _WholeInTime(max_retries=retry))
         self._pool = ThreadPoolExecutor(5, thread_name_prefix="prometheus")
         self._full = False
 

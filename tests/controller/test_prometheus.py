@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,12 +20,22 @@ Answer = Callable[[str, dict[str, list[str]]], tuple[int, object]]
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Answer], str]]:
+def connections() -> list[object]:
+    """Every connection that a server of `serve` got."""
+    return []
+
+
+@pytest.fixture
+def serve(connections: list[object]) -> Iterator[Callable[[Answer], str]]:
     servers = []
 
     def start(answer: Answer) -> str:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                connections.append(self.client_address)
+                super().setup()
 
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
@@ -95,6 +106,51 @@ def test_an_answer_that_never_comes_ends_at_the_timeout_and_is_not_asked_for_aga
     assert sorted(asked) == ["/api/v1/query", *["/api/v1/query_range"] * 4]
 
 
+@pytest.mark.parametrize("length", [b"Content-Length: 100000", b"Transfer-Encoding: chunked"])
+def test_an_answer_that_drips_for_ever_ends_at_the_timeout(length: bytes) -> None:
+    ended = threading.Event()
+    piece = b" " if b"Length" in length else b"1\r\n \r\n"
+
+    class Drip(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n")
+                while not ended.wait(0.02):
+                    self.wfile.write(piece)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Drip) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        prometheus = Prometheus(url, TelemetryConfig(timeout_s=0.5))
+        try:
+            with pytest.raises(TelemetryError, match=r"no answer in 0\.5 s"):
+                prometheus.read("be_api", 1000.0)
+            prometheus.close()
+        finally:
+            ended.set()
+            server.shutdown()
+
+
+def test_an_answer_that_breaks_off_is_a_telemetry_error() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=32) as listener:
+
+        def cut() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.recv(65536)
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+
+        threading.Thread(target=cut, daemon=True).start()
+        prometheus = Prometheus(f"http://127.0.0.1:{listener.getsockname()[1]}", TelemetryConfig())
+        with pytest.raises(TelemetryError, match="Prometheus at") as caught:
+            prometheus.read("be_api", 1000.0)
+        assert "\n" not in str(caught.value)
+        prometheus.close()
+
+
 def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
     body = json.dumps(matrix([{"metric": {"server": "api-1"}, "values": [[1000, "1"]]}])).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -122,7 +178,9 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
         prometheus.close()
 
 
-def test_ranges_and_the_age_of_the_window(serve: Callable[[Answer], str]) -> None:
+def test_ranges_and_the_age_of_the_window(
+    serve: Callable[[Answer], str], connections: list[object]
+) -> None:
     asked: list[tuple[str, dict[str, list[str]]]] = []
     age_s = 30.0
     now_s = 1_700_000_000.0
@@ -148,4 +206,6 @@ def test_ranges_and_the_age_of_the_window(serve: Callable[[Answer], str]) -> Non
     count = len(asked)
     assert prometheus.read("be_api", now_s + 10).oldest_s == now_s - 110
     assert len(asked) == count + 4
+    # As many as are asked side by side, and kept: a new one costs twelve times as much.
+    assert len(connections) <= 5 < len(asked)
     prometheus.close()
