@@ -33,6 +33,9 @@ def report(args: argparse.Namespace) -> int:
     store = RunStore(args.dir)
     out = console()
     if args.replay:
+        others = {"--tables": wanted, "--html": args.html, "--csv": args.csv, "--runs": args.runs}
+        if given := [name for name, value in others.items() if value]:
+            raise ReportError(f"--replay shows one run, no tables: leave out {', '.join(given)}")
         from sweep.report.replay import replay
 
         replay(out, store, args.replay, args.figures)

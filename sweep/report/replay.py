@@ -25,7 +25,8 @@ def replay(out: Console, store: RunStore, run_id: str, figures: Path | None = No
     if not paths.root.is_dir():
         known = store.complete_ids()
         near = [r for r in known if run_id in r][:5] or known[:5]
-        raise ReportError(f"no complete run {run_id} in {store.runs}; there are {', '.join(near)}")
+        others = f"there {'is' if len(near) == 1 else 'are'} {', '.join(near) or 'none'}"
+        raise ReportError(f"no complete run {run_id} in {store.runs}; {others}")
     try:
         summary = store.read_summary(run_id)
     except (OSError, ValueError) as error:

@@ -73,6 +73,22 @@ def test_an_unknown_run_names_some_that_there_are(store, capsys):
     assert err.count("\n") == 1
 
 
+def test_a_store_without_complete_runs_has_none_to_name(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    assert main([str(tmp_path), "--replay", "qwen9"]) == 2
+    assert "; there are none\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option", [("--tables", "5"), ("--csv", "x"), ("--html", "x"), ("--runs",)]
+)
+def test_what_a_replay_would_leave_undone_is_refused(store, option, capsys):
+    assert main([str(store), "--replay", RUN.run_id, *option]) == 2
+    output, errors = capsys.readouterr()
+    assert (output, errors.count("\n")) == ("", 1)
+    assert errors.endswith(f"leave out {option[0]}\n")
+
+
 def test_the_timeline_comes_along_when_figures_are_asked_for(store, tmp_path, capsys):
     assert main([str(store), "--replay", RUN.run_id, "--figures", str(tmp_path / "f")]) == 0
     assert (tmp_path / "f" / "timeline.svg").exists()
