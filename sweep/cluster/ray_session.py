@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from sweep.signals import hangups_wait
 NAMESPACE = "drainbench"
 
 _Started = TypeVar("_Started")
+
+_RAYS_WORDS = 300
+"""Characters kept of what Ray says of a start that failed: it quotes whole logs."""
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Only configurations and reports travel through it."""
@@ -46,6 +50,9 @@ def ray_session(*, dashboard: bool) -> Iterator[RaySession]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Ray would make its workers nicer by 15, and with them all that is measured: whatever else the
+    # machine does, its own dashboard too, would come before a run.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     guard = Guard()
     guard.start()
     try:
@@ -122,8 +129,9 @@ def _first_success(start: Callable[[], _Started], undo: Callable[[], object]) ->
         except Exception as error:
             undo()
             if last:
+                words = textwrap.shorten(str(error), _RAYS_WORDS, placeholder=" …")
                 raise RequestError(
-                    f"Ray did not start here: {' '.join(str(error).split())}. Nothing was run; "
+                    f"Ray did not start here: {words.rstrip('.')}. Nothing was run; "
                     "try again when the machine is less busy (logs: /tmp/ray/session_latest/logs)"
                 ) from error
     raise AssertionError("the last try returns or raises")
