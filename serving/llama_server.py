@@ -187,7 +187,7 @@ class LlamaServer:
         hint = ""
         if "couldn't bind" in tail and self._spec.port:
             hint = (
-                f"; port {self._spec.port} is taken: set serving.port=0 for a free one, or "
+                f"; port {self._spec.port} is taken: port 0 stands for a free one, or "
                 f"{self._spec.host} is no address of this machine"
             )
         elif "couldn't bind" in tail:

@@ -243,7 +243,7 @@ def test_a_taken_port_is_named(smollm2: ModelSpec, real_server: ServerSpec) -> N
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = LlamaServer(smollm2, replace(real_server, port=port, liveness_timeout_s=1.0))
-        with pytest.raises(ServerDied, match=f"port {port} is taken: set serving.port=0"):
+        with pytest.raises(ServerDied, match=f"port {port} is taken: port 0 stands for a free one"):
             server.start()
 
 
