@@ -101,7 +101,9 @@ def static(*more: str) -> list[str]:
 def test_a_part_that_dies_costs_one_attempt_and_the_store_says_so(tmp_path):
     sweep = Sweep(tmp_path / "s", *static("duration_s=10", "controller.interval_s=2"))
     wait_until(lambda: sweep.steps() >= 1, 180, "the first step")
-    kill(descendants(sweep.process.pid, "haproxy")[0])
+    (haproxy,) = descendants(sweep.process.pid, "haproxy")
+    assert haproxy.nice() == psutil.Process(sweep.process.pid).nice(), "measured at low priority"
+    kill(haproxy)
     code, out = sweep.end()
     assert code == 0, out
     assert "failed" in out and "(try 2)" in out
