@@ -6,6 +6,7 @@ after a reload (pitfall 6), so states are read from the runtime socket, and writ
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -37,7 +38,7 @@ class DataPlaneVersion:
 
 
 class DataPlane:
-    """Client of one Data Plane API, on one kept connection.
+    """Client of one Data Plane API, on one kept connection; `timeout_s` bounds each answer.
 
     The constructor probes `/v3`, then `/v2`. Raises `DataPlaneError` when neither answers, when the
     credentials are refused, or when a later answer has an unknown shape; the message names the
@@ -53,6 +54,7 @@ class DataPlane:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._url = url.rstrip("/")
+        self._timeout_s = timeout_s
         self._client = httpx.Client(
             base_url=self._url,
             auth=(user, password),
@@ -67,10 +69,15 @@ class DataPlane:
             raise
 
     def fleet(self) -> Fleet:
-        """The backends and servers that exist. Raises `DataPlaneError`, `UnsafeName`."""
+        """The backends and servers that exist. Raises `DataPlaneError`, `UnsafeName`.
+
+        HAProxy allows backends called `.` and `..`; v3's paths can't name them: they are left out.
+        """
         backends = [safe_name(name) for name in self._names(_BACKENDS_PATH[self.version.path])]
         servers = {}
         for backend in backends:
+            if self.version.path == "v3" and backend in (".", ".."):
+                continue
             path = _SERVERS_PATH[self.version.path].format(backend=quote(backend, safe=""))
             names = self._names(path)
             if names:
@@ -110,10 +117,18 @@ class DataPlane:
         return names
 
     def _get(self, path: str) -> httpx.Response:
+        deadline = time.monotonic() + self._timeout_s
+        pieces = []
         try:
-            return self._client.get(path)
+            with self._client.stream("GET", path) as response:
+                for piece in response.iter_bytes():
+                    # httpx' own time-out starts anew with every byte.
+                    if time.monotonic() > deadline:
+                        raise httpx.ReadTimeout(f"no complete answer in {self._timeout_s:g} s")
+                    pieces.append(piece)
         except httpx.HTTPError as error:
             raise DataPlaneError(f"Data Plane API at {self._url}: {error}") from error
+        return httpx.Response(response.status_code, content=b"".join(pieces))
 
     def _unexpected(self, path: str, what: str) -> DataPlaneError:
         found = f"{self.version.path}, version {self.version.version}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 
 import httpx
 import pytest
@@ -74,6 +75,13 @@ def test_an_unknown_shape_names_the_version(shape: object) -> None:
         plane.fleet()
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_backend_that_no_path_can_name_is_left_out(name: str) -> None:
+    path = "/v3/services/haproxy/configuration/backends"
+    plane = client({**V3, path: [{"name": name}, {"name": "be_api"}]})
+    assert plane.fleet().servers == {"be_api": ("api-1", "api-2")}
+
+
 def test_a_missing_path_names_the_version() -> None:
     plane = client({"/v3/info": INFO})
     with pytest.raises(DataPlaneError, match=r"v3\.2\.5.*HTTP 404"):
@@ -85,6 +93,17 @@ def test_hostile_names_stop_at_discovery() -> None:
     plane = client({**V3, path: [{"name": "api-1; shutdown"}]})
     with pytest.raises(UnsafeName):
         plane.fleet()
+
+
+def test_an_answer_that_drips_for_ever_is_given_up() -> None:
+    def drip() -> Iterator[bytes]:
+        while True:
+            time.sleep(0.02)
+            yield b" "
+
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=drip()))
+    with pytest.raises(DataPlaneError, match=r"no complete answer in 0\.2 s"):
+        DataPlane("http://127.0.0.1:1", "u", "p", timeout_s=0.2, transport=transport)
 
 
 def test_nobody_there_is_one_line() -> None:

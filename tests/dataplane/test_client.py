@@ -72,7 +72,12 @@ def test_any_conforming_answer_gives_exactly_its_slots(
     plane = discover(server_of)
     assert plane.version.path == server_of.speaks
     assert plane.version.version == given_.info.get("api", {}).get("version", "unknown")
-    expected = {b: tuple(s["name"] for s in rows) for b, rows in given_.servers.items() if rows}
+    unnameable = (".", "..") if server_of.speaks == "v3" else ()
+    expected = {
+        backend: tuple(server["name"] for server in rows)
+        for backend, rows in given_.servers.items()
+        if rows and backend not in unnameable
+    }
     assert plane.fleet().servers == expected
     plane.close()
 
