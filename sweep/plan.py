@@ -109,8 +109,8 @@ def _mismatch_message(
     what = "; ".join(keys[:6]) + (f"; and {len(keys) - 6} more" if len(keys) > 6 else "")
     more = len(replaced) - 1
     others = f" (and {more} more run{'' if more == 1 else 's'})" if more else ""
+    why = f"with another configuration: {what}" if what else "from an earlier version of drainbench"
     return (
-        f"{point.run_id}{others} is complete with another configuration: "
-        f"{what or 'the rules of the fingerprint changed'}. "
+        f"{point.run_id}{others} is complete {why}. "
         "Choose another sweep.name, or sweep.on_mismatch=rerun (sets the old run aside) or =keep"
     )

@@ -11,8 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-VERSION = 1
-"""Grows when the rules below change, so that old stores say why they differ."""
+VERSION = 2
+"""Grows when the rules below change, or what the code makes of an equal configuration (2: every run
+has its own order of slots), so that old runs are not mixed with new ones unasked."""
 
 RUN_TIME_KNOBS = frozenset(
     {

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from sweep.errors import Mismatch, RequestError
 from sweep.grid import RunPoint
 from sweep.plan import expected_time_s, make_plan
+from sweep.planview import print_plan
+from sweep.store.paths import RunStore
 
 
 def point(name: str, policy: str = "static", fingerprint: str = "1-a", **config) -> RunPoint:
@@ -47,6 +52,12 @@ def test_another_fingerprint_is_refused_with_the_differing_keys():
         )
 
 
+def test_equal_settings_of_another_fingerprint_are_called_an_earlier_version():
+    new = point("static", fingerprint="2-a")
+    with pytest.raises(Mismatch, match="is complete an earlier version of drainbench"):
+        make_plan([new], {new.run_id: "1-a"}, stored_config=lambda _: new.config)
+
+
 def test_an_unreadable_summary_counts_as_a_mismatch():
     new = point("static")
     with pytest.raises(Mismatch, match=r"summary of static-m_leastconn_n3_s42 .* can't be read"):
@@ -61,6 +72,18 @@ def test_rerun_sets_aside_and_keep_keeps():
     assert (keep.todo, keep.replaced, keep.kept) == ((), (), (new,))
     with pytest.raises(RequestError, match="on_mismatch=maybe"):
         make_plan([new], {}, on_mismatch="maybe")
+
+
+def test_what_is_kept_counts_as_done_in_every_line_of_the_plan(tmp_path):
+    new = point("static", fingerprint="1-b")
+    plan = make_plan([new], {new.run_id: "1-a"}, on_mismatch="keep")
+    console = Console(file=io.StringIO(), width=100)
+    store = RunStore(tmp_path)
+    print_plan(console, plan, store, left_out=0, expected_s=0.0, every_run=False)
+    lines = console.file.getvalue().splitlines()
+    assert lines[1].split() == ["static", "m", "1", "0"]
+    assert lines[2].endswith(": 1 done, 0 to do")
+    assert lines[3] == "1 run of another configuration kept as found"
 
 
 def test_start_at_leaves_out_what_comes_before_in_the_order_of_running():
