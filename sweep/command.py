@@ -96,7 +96,7 @@ def _unknown_knob(key: str) -> str:
     """In our words: Hydra would advise to add the key, which nothing would read."""
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF_DIR)):
-        near = difflib.get_close_matches(key, list(_keys(hydra.compose("config"))), n=2)
+        near = difflib.get_close_matches(key, list(_keys(hydra.compose("config"))), 2, 0.8)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     return f"no knob {key} in what was chosen; {hint}python -m sweep --help lists all"
 

@@ -29,7 +29,7 @@ def print_plan(
     _print_models(console, plan)
     say = lambda text: console.print(text, highlight=False, soft_wrap=True)  # noqa: E731
     runs = f"[bold]{counted(total, 'run')}[/]"
-    say(f"{runs} in {store.root}: {len(plan.done)} done, {len(plan.todo)} to do")
+    say(f"{runs} in {store.root}: {len(plan.done) + len(plan.kept)} done, {len(plan.todo)} to do")
     if left_out:
         say(f"{counted(left_out, 'combination')} left out: no such mode of that model")
     if plan.before_start:

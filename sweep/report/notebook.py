@@ -21,13 +21,19 @@ from sweep.store.paths import RunStore
 
 STORE_VARIABLE = "DRAINBENCH_STORE"
 
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
 
 def open_store(default: str | Path) -> Context:
     """The run store named by the environment's DRAINBENCH_STORE, or the default.
 
-    Raises `NotAStore` where there is none.
+    A notebook runs in its own folder, but whoever starts it may stand in the checkout's: a relative
+    path is looked for in both. Raises `NotAStore` where there is none.
     """
     store = RunStore(Path(os.environ.get(STORE_VARIABLE, default)))
+    from_checkout = RunStore(_CHECKOUT / store.root)
+    if from_checkout.is_store() and not store.is_store():
+        store = from_checkout
     return Context(load(store), Intervals(store.root / FILE))
 
 

@@ -6,6 +6,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from sweep.report import notebook
+
 NOTEBOOKS = Path(__file__).resolve().parents[3] / "notebooks"
 
 
@@ -47,6 +49,19 @@ def test_the_replay_shows_the_decisions_of_a_run(demo_store, monkeypatch):
     assert "wanted drain" in text
     assert "now drain" in text
     assert "<figure>" in text
+
+
+def test_a_store_is_found_from_the_checkout_as_from_the_notebooks(
+    demo_store, tmp_path, monkeypatch
+):
+    here = tmp_path / "notebooks"
+    here.mkdir()
+    (tmp_path / "store").symlink_to(demo_store)
+    monkeypatch.setattr(notebook, "_CHECKOUT", tmp_path)
+    monkeypatch.chdir(here)
+    for path in ("store", "../store"):
+        monkeypatch.setenv("DRAINBENCH_STORE", path)
+        assert notebook.open_store("nowhere").runs.height == 4
 
 
 @pytest.mark.parametrize("name", ["story", "replay"])
