@@ -86,18 +86,6 @@ def test_what_is_kept_counts_as_done_in_every_line_of_the_plan(tmp_path):
     assert lines[3] == "1 run of another configuration kept as found"
 
 
-def test_what_is_kept_counts_as_done_in_every_line_of_the_plan(tmp_path):
-    new = point("static", fingerprint="1-b")
-    plan = make_plan([new], {new.run_id: "1-a"}, on_mismatch="keep")
-    console = Console(file=io.StringIO(), width=100)
-    store = RunStore(tmp_path)
-    print_plan(console, plan, store, left_out=0, expected_s=0.0, every_run=False)
-    lines = console.file.getvalue().splitlines()
-    assert lines[1].split() == ["static", "m", "1", "0"]
-    assert lines[2].endswith(": 1 done, 0 to do")
-    assert lines[3] == "1 run of another configuration kept as found"
-
-
 def test_start_at_leaves_out_what_comes_before_in_the_order_of_running():
     a, s = point("a", "llm"), point("static")
     plan = make_plan([a, s], {}, start_at=a.run_id)
