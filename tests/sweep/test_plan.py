@@ -54,7 +54,7 @@ def test_another_fingerprint_is_refused_with_the_differing_keys():
 
 def test_equal_settings_of_another_fingerprint_are_called_an_earlier_version():
     new = point("static", fingerprint="2-a")
-    with pytest.raises(Mismatch, match="is complete an earlier version of drainbench"):
+    with pytest.raises(Mismatch, match="is complete from an earlier version of drainbench"):
         make_plan([new], {new.run_id: "1-a"}, stored_config=lambda _: new.config)
 
 
