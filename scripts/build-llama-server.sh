@@ -81,6 +81,8 @@ options=(
     -DLLAMA_BUILD_EXAMPLES=OFF
     -DLLAMA_BUILD_UI=OFF
     -DLLAMA_USE_PREBUILT_UI=OFF
+    -DLLAMA_ALL_WARNINGS=OFF
+    -DCMAKE_PROJECT_llama.cpp_INCLUDE="$root/scripts/llama-server.cmake"
     # The archive's history is cut off, so that its own count of commits would be wrong.
     -DLLAMA_BUILD_NUMBER=0
     -DLLAMA_BUILD_COMMIT="$LLAMA_COMMIT"
