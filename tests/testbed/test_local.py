@@ -192,7 +192,7 @@ def test_everything_missing_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_a_start_that_takes_too_long_explains_itself(rig: LocalRig) -> None:
-    spec = builders.spec(1, start_timeout_s=2.0)
+    spec = builders.spec(1, start_timeout_s=0.2)
     with pytest.raises(StartTimeout, match=r"waited .* last seen: .* try: "):
         rig.create(spec).start()
     assert rig.traces(spec.run_id) == set()
