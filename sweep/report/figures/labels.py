@@ -29,7 +29,7 @@ def place(
     """Label every point (data coordinates); a thin line leads to labels that had to move away.
 
     Greedy: the first place that is free, points with most neighbours last. `obstacles` are further
-    points that no label may cover. Axes limits have to be final.
+    points that no label may cover. Axes limits and legends have to be final.
     """
     figure = axes.figure
     FigureCanvasAgg(figure).draw()
@@ -45,7 +45,7 @@ def place(
             box = label.get_window_extent(renderer).padded(1.0)
             label.remove()
             cost = rank * 0.05 + 50 * _outside(box, frame)
-            cost += sum(_overlap(box, other) for other in taken)
+            cost += 5 * sum(_overlap(box, other) for other in taken)
             if best is None or cost < best[0]:
                 best = cost, (dx, dy), box
             if cost < 0.05 * (rank + 1):

@@ -13,22 +13,24 @@ from matplotlib.lines import Line2D
 from sweep.report.figures import labels
 from sweep.report.figures.style import (
     ARCHITECTURES,
+    FILLINGS,
     GREEN,
     INK,
-    MARKERS,
     RED,
     SOFT,
     empty,
     family_colours,
     family_label,
+    family_markers,
 )
 from sweep.report.tables.context import Context, by_size
 
 CAPTION = (
     "Figure 4. Availability and tail latency: one marker per model, median over its error-on runs "
-    "of 100 x (1 - 5xx rate) against median client p95. Colour: family; shape: architecture. "
-    "Crosses: doing nothing; star: the error-free fleet. Dashed: the frontier that no policy "
-    "beats on both axes. The inset enlarges the cluster of the best."
+    "of 100 x (1 - 5xx rate) against median client p95. Colour and shape: family; filling: "
+    "architecture (full: dense, left half: MoE, lower half: efficient-sparse, none: not a model, "
+    "or not told). Cross: doing nothing; star: the error-free fleet. Dashed: the frontier that no "
+    "policy beats on both axes. The inset enlarges the cluster of the best."
 )
 
 
@@ -45,26 +47,28 @@ class Point:
     y: float
     colour: str
     marker: str
+    fill: str = "full"
 
 
 def points(context: Context) -> list[Point]:
     """Medians over runs of every policy with requests; the static error-on runs are one of them."""
     runs = by_size(context.deciding.filter(pl.col("requests") > 0))
     groups = runs.partition_by("title", maintain_order=True)
-    colours = family_colours(g["family"][0] for g in groups)
+    families = [g["family"][0] for g in groups]
+    colours, markers = family_colours(families), family_markers(families)
     made = []
-    for group in groups:
-        architecture = group["architecture"][0]
-        made.append(
-            _point(group, colours[group["family"][0]], MARKERS.get(architecture or "", "P"))
-        )
+    for group, family in zip(groups, families, strict=True):
+        fill = FILLINGS.get(group["architecture"][0], FILLINGS[None])
+        made.append(_point(group, colours[family], markers[family], fill=fill))
     nothing = context.static("error_on").filter(pl.col("requests") > 0)
     if nothing.height:
-        made.append(_point(nothing, RED, "X", "Static, error-on"))
+        made.append(_point(nothing, RED, "X", title="Static, error-on"))
     return made
 
 
-def _point(runs: pl.DataFrame, colour: str, marker: str, title: str | None = None) -> Point:
+def _point(
+    runs: pl.DataFrame, colour: str, marker: str, fill: str = "full", title: str | None = None
+) -> Point:
     rate, p95 = runs["rate_5xx"].median(), runs["p95_ms"].median()
     return Point(
         title or runs["title"][0],
@@ -72,6 +76,7 @@ def _point(runs: pl.DataFrame, colour: str, marker: str, title: str | None = Non
         100 * (1 - float(rate)),  # type: ignore[arg-type]
         colour,
         marker,
+        fill,
     )
 
 
@@ -97,13 +102,14 @@ def draw(context: Context) -> Figure:
     _scatter(axes, made)
     stars = []
     if floor.height:
-        star = _point(floor, GREEN, "*", "Static, error-off")
+        star = _point(floor, GREEN, "*", title="Static, error-off")
         axes.plot(star.x, star.y, "*", color=GREEN, markersize=14, markeredgecolor=INK, zorder=4)
         stars.append(star)
     axes.set_xlabel("Median client p95 latency (ms)")
     axes.set_ylabel("Median client availability (%)")
     everything = made + stars
     _limits(axes, everything)
+    _legend(axes, context, made)  # takes room, so before any label finds its place
     crowd = _crowd(made)
     line = _along(edge)
     if crowd:
@@ -124,7 +130,6 @@ def draw(context: Context) -> Figure:
         7.5,
         [*((p.x, p.y) for p in crowd), *line],
     )
-    _legend(axes, context, made)
     return figure
 
 
@@ -144,14 +149,18 @@ def _within(axes: Axes, x: float, y: float) -> bool:
 
 def _scatter(axes: Axes, made: list[Point]) -> None:
     for point in made:
+        hollow = point.fill == "none"
         axes.plot(
             point.x,
             point.y,
             point.marker,
             color=point.colour,
+            fillstyle=point.fill,
+            markerfacecoloralt="white",
             markersize=8,
-            markeredgecolor=INK,
-            markeredgewidth=0.7,
+            # A hollow marker shows its colour at the edge.
+            markeredgecolor=point.colour if hollow else INK,
+            markeredgewidth=1.8 if hollow else 0.8,
             zorder=3,
         )
 
@@ -208,30 +217,43 @@ def _free_box(axes: Axes, made: list[Point]) -> tuple[float, float, float, float
 
 def _legend(axes: Axes, context: Context, made: list[Point]) -> None:
     runs = context.deciding
-    families = family_colours(runs["family"])
+    markers = family_markers(runs["family"])
     handles = [
-        Line2D([], [], marker="o", linestyle="", color=colour, label=family_label(family, runs))
-        for family, colour in families.items()
+        Line2D(
+            [],
+            [],
+            marker=markers[family],
+            linestyle="",
+            color=colour,
+            markeredgecolor=INK,
+            markeredgewidth=0.8,
+            label=family_label(family, runs),
+        )
+        for family, colour in family_colours(runs["family"]).items()
     ]
-    shapes = {p.marker for p in made}
+    # Those of the static runs are told by their labels.
+    fills = {p.fill for p in made if p.marker in markers.values()}
     handles += [
         Line2D(
             [],
             [],
-            marker=marker,
+            marker="o",
             linestyle="",
-            color="white",
+            color=SOFT,
+            fillstyle=fill,
+            markerfacecoloralt="white",
             markeredgecolor=INK,
+            markeredgewidth=0.8,
             label=ARCHITECTURES[name],
         )
-        for name, marker in MARKERS.items()
-        if marker in shapes
+        for name, fill in FILLINGS.items()
+        if fill in fills
     ]
     axes.legend(
         handles=handles,
         loc="lower left",
         bbox_to_anchor=(0, 1.0),
-        ncols=9,
+        ncols=5,
         columnspacing=1.0,
         handletextpad=0.2,
     )

@@ -33,6 +33,16 @@ FAMILY_COLOURS = {
 }
 OTHER_COLOURS = (PINK, RED, YELLOW)
 
+FAMILY_MARKERS = {
+    "Qwen3": "o",
+    "Qwen3.5": "s",
+    "Gemma 4": "D",
+    "Granite": "^",
+    "GPT-OSS": "P",
+}
+OTHER_MARKERS = ("v", "p", "<", "h", ">")
+"""As many as have no common factor with the colours: pairs of both repeat late."""
+
 ARM_STYLES = {
     "healthy": (GREEN, ":"),
     "uncontrolled": (GREY, "-."),
@@ -43,8 +53,15 @@ ARM_STYLES = {
 }
 """Colour and line style by arm: lines differ without colour too."""
 
-MARKERS = {"dense": "o", "moe": "s", "efficient_sparse": "D"}
-ARCHITECTURES = {"dense": "dense", "moe": "MoE", "efficient_sparse": "efficient-sparse"}
+FILLINGS = {"dense": "full", "moe": "left", "efficient_sparse": "bottom", None: "none"}
+"""Which part of a marker is filled, by architecture; nothing where there is none to tell."""
+
+ARCHITECTURES = {
+    "dense": "dense",
+    "moe": "MoE",
+    "efficient_sparse": "efficient-sparse",
+    None: "none, or not told",
+}
 
 RC = {
     "font.family": "sans-serif",
@@ -92,6 +109,18 @@ def family_colours(families: Iterable[str | None]) -> dict[str | None, str]:
         else:
             colours[family] = OTHER_COLOURS[others.index(family) % len(OTHER_COLOURS)]
     return colours
+
+
+def family_markers(families: Iterable[str | None]) -> dict[str | None, str]:
+    """A marker shape for every family, as `family_colours`: they differ without colour too."""
+    known = sorted(set(families), key=lambda family: str(family).lower())
+    others = [f for f in known if f not in FAMILY_MARKERS]
+    return {
+        family: FAMILY_MARKERS[family]
+        if family in FAMILY_MARKERS
+        else OTHER_MARKERS[others.index(family) % len(OTHER_MARKERS)]
+        for family in known
+    }
 
 
 def family_label(family: str | None, runs: pl.DataFrame) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from sweep.report.cells import MINUS
@@ -13,6 +16,7 @@ from sweep.report.figures.style import (
     empty,
     family_colours,
     family_label,
+    family_markers,
     few_bars,
     only_y_grid,
 )
@@ -21,13 +25,16 @@ from sweep.report.tables.context import Context, by_size
 
 CAPTION = (
     "Figure 1. Median client 5xx reduction against the matched static error-on run, one bar per "
-    "model, ordered by total, then active parameters; colour: family, hatching: MoE. Caps: 95% "
-    "bootstrap intervals over runs (scale x LB x reasoning), n below each name. Shaded: up to 3B "
-    "total parameters, below the paper's capability threshold. A triangle marks what goes on below "
-    "the axis."
+    "model, ordered by total, then active parameters; colour and sign above: family, hatching: "
+    "MoE. Caps: 95% bootstrap intervals over runs (scale x LB x reasoning), n below each name. "
+    "Shaded: up to 3B total parameters, below the paper's capability threshold. A triangle marks "
+    "what goes on below the axis."
 )
 LOWEST = -60.0
 """The axis ends here: a run that multiplies errors would flatten all others."""
+
+SIGN_AT = 109.0
+"""Where the sign of a bar's family is, in %: above all that a reduction can reach."""
 
 
 def draw(context: Context) -> Figure:
@@ -38,7 +45,8 @@ def draw(context: Context) -> Figure:
         return empty("No run has a reduction: it takes a matched static error-on run with errors.")
     figure = Figure(figsize=(max(5.0, 1.6 + 0.58 * len(groups)), 4.3), layout="constrained")
     axes = figure.subplots()
-    colours = family_colours(g["family"][0] for g in groups)
+    families = [g["family"][0] for g in groups]
+    colours, markers = family_colours(families), family_markers(families)
     cells = [context.median(g, "reduction_pct") for g in groups]
     shaded = sum((g["total_params_b"][0] or 1e9) <= THRESHOLD_B for g in groups)
     if 0 < shaded < len(groups):
@@ -64,6 +72,7 @@ def draw(context: Context) -> Figure:
             hatch="////" if moe else None,
             zorder=2,
         )
+        axes.plot(x, SIGN_AT, markers[group["family"][0]], **_sign(colours[group["family"][0]]))
         if cell.interval is not None and cell.interval.low is not None:
             low, high = max(cell.interval.low, LOWEST), max(cell.interval.high or 0, LOWEST)
             axes.plot([x, x], [low, high], color=INK, linewidth=1.1, zorder=3)
@@ -83,18 +92,29 @@ def draw(context: Context) -> Figure:
             )
     axes.axhline(0, color=INK, linewidth=0.8)
     lowest = min(0.0, *(c.interval.low for c in cells if c.interval and c.interval.low is not None))
-    axes.set_ylim(max(LOWEST, lowest - 6), 105)
+    axes.set_ylim(max(LOWEST, lowest - 6), 116)
     axes.set_xlim(-0.6, len(groups) - 0.4)
     few_bars(axes, len(groups))
     names = [f"{g['title'][0]}\nn = {c.n}" for g, c in zip(groups, cells, strict=True)]
     axes.set_xticks(range(len(groups)), names, rotation=55, ha="right", rotation_mode="anchor")
     axes.set_ylabel("Median client 5xx reduction (%)")
     only_y_grid(axes)
-    handles = [
-        Patch(facecolor=colours[f], edgecolor=INK, label=family_label(f, runs))
-        for f in dict.fromkeys(g["family"][0] for g in groups)
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], marker=markers[f], label=family_label(f, runs), **_sign(colours[f]))
+        for f in dict.fromkeys(families)
     ]
     if any(g["architecture"][0] == "moe" for g in groups):
         handles.append(Patch(facecolor="white", edgecolor=INK, hatch="////", label="MoE"))
     axes.legend(handles=handles, ncols=7, loc="lower right", bbox_to_anchor=(1, 1.0))
     return figure
+
+
+def _sign(colour: str) -> dict[str, Any]:
+    """Looks of a family's sign, whose shape tells families apart in grey print, too."""
+    return {
+        "color": colour,
+        "linestyle": "",
+        "markersize": 7,
+        "markeredgecolor": INK,
+        "markeredgewidth": 0.8,
+    }

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from PIL import Image
@@ -15,7 +16,7 @@ from sweep.report.figures.registry import FIGURES, drawn, run_timeline, save, te
 from sweep.report.figures.style import styled
 from sweep.report.load import load
 from sweep.report.memo import Intervals
-from sweep.report.tables.context import Context
+from sweep.report.tables.context import Context, by_size
 from sweep.store.paths import RunStore
 from tests.synthetic.run import STATIC, Model, SyntheticRun
 from tests.synthetic.write import write_store
@@ -122,6 +123,32 @@ def test_no_label_of_figure_4_lies_on_the_frontier(paper_context):
             # The text alone: its background may touch the line.
             box = label.get_window_extent().padded(-1)
             assert not any(box.contains(x, y) for x, y in line), label.get_text()
+
+
+def test_labels_of_figure_4_do_not_cover_one_another(paper_context):
+    with styled():
+        figure = pareto.draw(paper_context)
+    figure.canvas.draw()
+    for axes in (figure.axes[0], *figure.axes[0].child_axes):
+        boxes = [(label.get_text(), label.get_window_extent()) for label in axes.texts]
+        for (one, a), (other, b) in combinations(boxes, 2):
+            assert _overlap(a, b) < 0.2, (one, other)
+
+
+def test_families_and_architectures_differ_without_colour(paper_context):
+    shapes: dict[str, set] = {}
+    for point, family in zip(
+        pareto.points(paper_context),
+        [g["family"][0] for g in by_size(paper_context.deciding).partition_by("title")],
+        strict=False,
+    ):
+        shapes.setdefault(family, set()).add(point.marker)
+    assert all(len(markers) == 1 for markers in shapes.values())
+    assert len(set.union(*shapes.values())) == len(shapes) == 5
+    fills = {p.title: p.fill for p in pareto.points(paper_context)}
+    assert [fills[t] for t in ("Qwen3 4B", "Qwen3 30B-A3B", "Gemma 4 E2B")] == [
+        *("full", "left", "bottom")
+    ]
 
 
 def test_overlaps_of_labels_are_measured():
