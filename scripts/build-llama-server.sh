@@ -3,7 +3,7 @@
 #
 # The source is the archive of llama-cpp-python on the Python package index, which carries
 # llama.cpp: one pinned file, checked by its hash, and no other host than the index is needed.
-# Static, for this machine's own CPU; with CUDA where there is an nvcc. 3 to 5 minutes on 2 cores.
+# Static, for this machine's own CPU; with CUDA where there is an nvcc. Under 5 minutes on 2 cores.
 #
 #   PYTHON=…            Python to fetch with (default: .venv/bin/python, else python3)
 #   DRAINBENCH_CACHE=…  the cache (default: ~/.cache/drainbench)
