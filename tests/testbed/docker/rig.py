@@ -96,11 +96,17 @@ class DockerRig(Rig):
 
 
 def wardens_of(testbed_id: str) -> list[int]:
-    """Pids of the wardens of one testbed."""
+    """Pids of the wardens of one testbed.
+
+    An owner's child is none: it only starts the warden, and ends at once.
+    """
+    name = "testbed.docker.warden"
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = process.cmdline()
-            if "testbed.docker.warden" in words and testbed_id in words:
-                found.append(process.pid)
+            if name in words and testbed_id in words:
+                owner_pid = int(words[words.index(name) + 1])
+                if process.ppid() != owner_pid:
+                    found.append(process.pid)
     return found
