@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def run_jobs(
         expected_s=expected_s,
         every_run=settings.dry_run,
     )
+    _tell_invalid(plan, store)
     if settings.dry_run or not plan.todo:
         return 0
     return _run(plan, store, settings, grid, expected_s, console)
@@ -91,6 +93,23 @@ def _complete(store: RunStore) -> dict[str, str | None]:
         except (OSError, ValueError, KeyError, TypeError):
             found[run_id] = None
     return found
+
+
+def _tell_invalid(plan: Plan, store: RunStore) -> None:
+    """Done runs that no table will contain: they are not made again unasked."""
+    invalid = []
+    for point in (*plan.done, *plan.kept):
+        with suppress(OSError, ValueError, AttributeError):
+            if not store.read_summary(point.run_id).get("valid", True):
+                invalid.append(point.run_id)
+    if invalid:
+        more = f" and {len(invalid) - 3} more" if len(invalid) > 3 else ""
+        Console().print(
+            f"{counted(len(invalid), 'run')} of the done marked invalid, so in no table: "
+            f"{', '.join(invalid[:3])}{more}. What you remove from {store.runs} is made again",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _stored_config(store: RunStore, run_id: str) -> Mapping[str, Any]:
@@ -181,8 +200,9 @@ def _drive(
 def _closing_words(
     plan: Plan, store: RunStore, failed: Mapping[str, str], interrupted: bool, console: Console
 ) -> int:
-    complete = set(store.complete_ids())
-    missing = [point.run_id for point in plan.todo if point.run_id not in complete]
+    # A run that was to replace one of another configuration is missing although that is complete.
+    complete = _complete(store)
+    missing = [p.run_id for p in plan.todo if complete.get(p.run_id) != p.fingerprint]
     if interrupted:
         console.print(
             f"stopped: {counted(len(missing), 'run')} missing. "

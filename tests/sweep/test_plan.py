@@ -9,8 +9,10 @@ from rich.console import Console
 
 from sweep.errors import Mismatch, RequestError
 from sweep.grid import RunPoint
+from sweep.main import _closing_words, _tell_invalid
 from sweep.plan import expected_time_s, make_plan
 from sweep.planview import print_plan
+from sweep.store.atomic import write_json
 from sweep.store.paths import RunStore
 
 
@@ -99,3 +101,38 @@ def test_expected_time_counts_durations_overheads_and_loads():
     plan = make_plan([point("a", "llm"), point("static")], {})
     assert expected_time_s(plan, testbeds=1, overhead_s=10, load_s=60) == 2 * 610 + 60
     assert expected_time_s(plan, testbeds=2, overhead_s=10, load_s=60) == 610 + 60
+
+
+def stored(store: RunStore, run: RunPoint, fingerprint: str, valid: bool = True) -> None:
+    store.run(run.run_id).root.mkdir(parents=True)
+    write_json(store.run(run.run_id).summary, {"fingerprint": fingerprint, "valid": valid})
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "code", "said"),
+    [(False, 1, "0 runs completed, 0 failed, 1 not made"), (True, 130, "1 run missing")],
+)
+def test_a_run_that_was_to_be_made_again_and_was_not_is_missing(tmp_path, interrupted, code, said):
+    """Its predecessor of another configuration is still there."""
+    store, new = RunStore(tmp_path), point("static", fingerprint="9-b")
+    stored(store, new, "9-a")
+    plan = make_plan([new], {new.run_id: "9-a"}, on_mismatch="rerun")
+    console = Console(file=io.StringIO(), width=200)
+    assert _closing_words(plan, store, {}, interrupted, console) == code
+    assert said in console.file.getvalue()
+    store.run(new.run_id).summary.unlink()
+    write_json(store.run(new.run_id).summary, {"fingerprint": "9-b"})
+    assert _closing_words(plan, store, {}, False, console) == 0
+
+
+def test_done_runs_that_are_invalid_are_told(tmp_path, capsys):
+    store, good, bad = RunStore(tmp_path), point("a"), point("b")
+    stored(store, good, "1-a")
+    stored(store, bad, "1-a", valid=False)
+    _tell_invalid(make_plan([good, bad], dict.fromkeys((good.run_id, bad.run_id), "1-a")), store)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(
+        "1 run of the done marked invalid, so in no table: b-m_leastconn_n3_s42."
+    )
+    _tell_invalid(make_plan([good], {good.run_id: "1-a"}), store)
+    assert capsys.readouterr().out == ""
