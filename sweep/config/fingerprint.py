@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-VERSION = 2
-"""Grows when the rules below change, or what the code makes of an equal configuration (2: every run
+VERSION = 3
+"""Grows when the rules below change (3: time-outs that only end a run, and what only models are
+asked with, are no part of others), or what the code makes of an equal configuration (2: every run
 has its own order of slots), so that old runs are not mixed with new ones unasked."""
 
 RUN_TIME_KNOBS = frozenset(
@@ -32,13 +33,21 @@ RUN_TIME_KNOBS = frozenset(
         "serving.verify_modes",
         "serving.load_timeout_s",
         "serving.liveness_timeout_s",
+        # past these a run has failed: no complete one was ever changed by them
+        "controller.haproxy_timeout_s",
+        "controller.telemetry.timeout_s",
         # names that people read
         "model.title",
     }
 )
 
-ONLY_FOR_LLM = ("serving", "prompt")
-"""Groups that no other kind of policy ever reads."""
+ONLY_FOR_LLM = (
+    "serving",
+    "prompt",
+    "controller.observation",
+    "controller.decision_deadline_s",
+)
+"""Groups and keys that no other kind of policy ever reads."""
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,17 +61,16 @@ def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     chosen_mode = f"model.modes.{config.get('mode')}"
     kept = {}
     for key, value in flat.items():
-        group = key.split(".", 1)[0]
-        if any(key == knob or key.startswith(f"{knob}.") for knob in RUN_TIME_KNOBS):
+        if _is_of(key, RUN_TIME_KNOBS) or (policy != "llm" and _is_of(key, ONLY_FOR_LLM)):
             continue
-        if policy != "llm" and group in ONLY_FOR_LLM:
-            continue
-        if key.startswith("model.modes.") and not (
-            key == chosen_mode or key.startswith(f"{chosen_mode}.")
-        ):
+        if key.startswith("model.modes.") and not _is_of(key, (chosen_mode,)):
             continue
         kept[key] = value
     return kept
+
+
+def _is_of(key: str, groups: Iterable[str]) -> bool:
+    return any(key == group or key.startswith(f"{group}.") for group in groups)
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:

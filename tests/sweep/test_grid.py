@@ -155,6 +155,8 @@ def point_of(*overrides):
         "testbed.start_timeout_s=99",
         "serving.load_timeout_s=99",
         "serving.program=/somewhere/llama-server",
+        "controller.haproxy_timeout_s=9",
+        "controller.telemetry.timeout_s=9",
     ],
 )
 def test_run_time_knobs_leave_the_fingerprint_alone(override):
@@ -167,6 +169,8 @@ def test_run_time_knobs_leave_the_fingerprint_alone(override):
     [
         ("duration_s=60", "duration_s"),
         ("controller.interval_s=5", "controller.interval_s"),
+        ("controller.decision_deadline_s=5", "controller.decision_deadline_s"),
+        ("controller.observation.history_actions=5", "controller.observation.history_actions"),
         ("fleet.threads=9", "fleet.threads"),
         ("load.telemetry=file", "load.telemetry"),
         ("serving.context_per_slot=4096", "serving.context_per_slot"),
@@ -192,12 +196,17 @@ def test_another_modes_sampling_is_not_part_of_a_run():
 def test_a_static_run_does_not_depend_on_how_models_are_served():
     base = point_of("model=static", "mode=error_on")
     assert not [k for k in identity(base.config) if k.startswith(("serving.", "prompt."))]
+    for override in ("controller.decision_deadline_s=5", "controller.observation.trend_points=9"):
+        other = point_of("model=static", "mode=error_on", override)
+        assert other.fingerprint == base.fingerprint, override
+    other = point_of("model=static", "mode=error_on", "controller.settle_s=1")
+    assert other.fingerprint != base.fingerprint
 
 
 def test_the_fingerprint_of_a_small_config_is_pinned():
     """A golden value: whoever changes the rules must raise `VERSION`."""
     config = {"scale": 3, "mode": "none", "model": {"policy": "static", "modes": {"none": {}}}}
-    assert fingerprint(config) == "2-39977569b12d40d4"
+    assert fingerprint(config) == "3-39977569b12d40d4"
 
 
 def test_a_ramp_fits_every_duration_and_fleet():
