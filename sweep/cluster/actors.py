@@ -98,11 +98,6 @@ class ModelServer:
         )
         return {**asdict(info), "api_key": info.api_key}
 
-    @ray.method(concurrency_group="io")
-    def alive(self) -> bool:
-        """Whether it still decodes (pitfall 18)."""
-        return self._endpoint is not None and self._endpoint.alive()
-
     def stop(self) -> None:
         """End the server and wait until it is gone."""
         if self._endpoint is not None:

@@ -27,40 +27,14 @@ class ErrorCount:
         return self.http_5xx / self.requests if self.requests else None
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """What a run saved against its matched static error-on run; positive is better."""
-
-    absolute: float
-    """Difference of the rates, baseline - run."""
-    percent: float | None
-    """100 (1 - run / baseline); None where the baseline has no errors."""
-    avoided_requests: int
-    """Failed requests of the baseline - failed requests of the run."""
-
-
-def reduction(run: ErrorCount, baseline: ErrorCount) -> Reduction | None:
-    """Reduction of `run` against `baseline`; None when either has no requests."""
-    if run.rate is None or baseline.rate is None:
-        return None
-    return Reduction(
-        absolute=baseline.rate - run.rate,
-        percent=100 * (1 - run.rate / baseline.rate) if baseline.rate else None,
-        avoided_requests=baseline.http_5xx - run.http_5xx,
-    )
-
-
-def cost_effectiveness(avoided_requests: float, completion_tokens: int) -> float | None:
-    """Failed requests avoided per 1,000 completion tokens of the run; None without tokens."""
-    return 1000 * avoided_requests / completion_tokens if completion_tokens else None
-
-
 def match_baselines(runs: pl.DataFrame) -> pl.DataFrame:
     """Add the matched static error-on run and the reductions to a frame of runs.
 
     `runs` has one row a run: run_id, policy, error_mode, http_5xx, requests, completion_tokens and
     the columns of `MATCH_ON`. Adds baseline_run_id, baseline_5xx, baseline_requests,
-    reduction_abs, reduction_pct, avoided, cost_eff; all null where nothing matches. If several
+    reduction_abs (a rate, baseline - run), reduction_pct (100 (1 - run / baseline); null where the
+    baseline has no errors), avoided (failed requests, baseline - run) and cost_eff (avoided per
+    1,000 completion tokens; null without tokens); all null where nothing matches. If several
     static runs match, the first by run id is taken. Static runs are not compared with themselves.
     """
     statics = (

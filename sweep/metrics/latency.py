@@ -7,7 +7,6 @@ percentile is ever averaged. All values in µs unless a name says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
@@ -147,11 +146,3 @@ class Pool:
             np.concatenate([values, np.array([v for v, _ in rare], np.int64)]),
             np.concatenate([self._dense[values], np.array([c for _, c in rare], np.int64)]),
         )
-
-
-def merge(parts: Iterable[ValueCounts]) -> ValueCounts:
-    """Counts of the pooled requests of all `parts`."""
-    pool = Pool()
-    for part in parts:
-        pool.add(part)
-    return pool.total()

@@ -3,34 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from sweep.metrics.client import ErrorCount, cost_effectiveness, match_baselines, reduction
-
-
-def test_reduction_in_all_three_measures():
-    found = reduction(ErrorCount(30, 10_000), ErrorCount(200, 10_000))
-    assert found is not None
-    assert found.absolute == pytest.approx(0.017)
-    assert found.percent == pytest.approx(85.0)
-    assert found.avoided_requests == 170
-
-
-def test_a_regression_is_negative():
-    found = reduction(ErrorCount(767, 10_000), ErrorCount(100, 10_000))
-    assert found is not None
-    assert found.percent == pytest.approx(-667.0)
-    assert found.avoided_requests == -667
-
-
-def test_undefined_reductions():
-    assert reduction(ErrorCount(0, 0), ErrorCount(1, 10)) is None
-    spotless = reduction(ErrorCount(1, 10), ErrorCount(0, 10))
-    assert spotless is not None
-    assert spotless.percent is None
-
-
-def test_cost_effectiveness_is_per_thousand_completion_tokens():
-    assert cost_effectiveness(12_362, 10_183) == pytest.approx(1214, abs=0.5)
-    assert cost_effectiveness(5, 0) is None
+from sweep.metrics.client import match_baselines
 
 
 def run(run_id, policy, failed, **changes):
@@ -88,3 +61,26 @@ def test_of_several_matching_statics_the_first_by_id_counts():
     row = match_baselines(runs).filter(run_id="z").row(0, named=True)
     assert (row["baseline_run_id"], row["baseline_5xx"]) == ("a", 200)
     assert row["cost_eff"] is None
+
+
+def matched(failed, baseline_failed, **changes):
+    runs = pl.DataFrame([run("s", "static", baseline_failed), run("x", "llm", failed, **changes)])
+    return match_baselines(runs).filter(run_id="x").row(0, named=True)
+
+
+def test_a_regression_is_negative():
+    row = matched(767, 100)
+    assert row["reduction_pct"] == pytest.approx(-667.0)
+    assert (row["avoided"], row["reduction_abs"]) == (-667, pytest.approx(-0.0667))
+
+
+def test_undefined_reductions():
+    nobody = matched(0, 20, requests=0)
+    assert [nobody[k] for k in ("reduction_abs", "reduction_pct", "avoided")] == [None] * 3
+    spotless = matched(1, 0)
+    assert (spotless["reduction_abs"], spotless["reduction_pct"]) == (pytest.approx(-1e-4), None)
+
+
+def test_cost_effectiveness_is_per_thousand_completion_tokens():
+    assert matched(0, 1_000, completion_tokens=10_183)["cost_eff"] == pytest.approx(98.2, abs=0.01)
+    assert matched(0, 1_000, completion_tokens=0)["cost_eff"] is None
