@@ -11,9 +11,9 @@ from sweep.report.tables.context import Context, by_size, policy_label
 from sweep.report.tables.localization import THINKING
 
 CAPTION = (
-    "Figure 5. Guardrail firing in percent of decision steps. Left: by fleet size, by rail (a "
-    "step that trips two rails counts in both). Right: by policy and reasoning mode; policies "
-    "that never trip a rail are named below."
+    "Figure 5. Guardrail firing in percent of decision steps. Left: LLM runs (rules where there "
+    "are none) by fleet size, by rail (a step that trips two rails counts in both). Right: by "
+    "policy and reasoning mode; policies that never trip a rail are named below."
 )
 THINKING_ENDS = tuple(f" {mode}" for mode in THINKING)
 RAILS = (
@@ -39,9 +39,11 @@ def draw(context: Context) -> Figure:
     height = max(3.4, 1.5 + 0.21 * len(firing) + 0.14 * (len(quiet) // 3))
     figure = Figure(figsize=(9, height), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
-    scales = sorted(runs["scale"].unique())
+    # The left panel is Table 13's: rules would dilute what is said of models.
+    pooled = runs.filter(policy="llm") if (runs["policy"] == "llm").any() else runs
+    scales = sorted(pooled["scale"].unique())
     for x, scale in enumerate(scales):
-        group, bottom = runs.filter(scale=scale), 0.0
+        group, bottom = pooled.filter(scale=scale), 0.0
         for key, label, colour, hatch in RAILS:
             rate = _rate(group, key)
             if rate or key != "fired_weight_range":

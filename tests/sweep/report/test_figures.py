@@ -82,6 +82,13 @@ def test_figure_3_averages_over_runs(paper_context):
     assert (low[0] < mean[0]) and (mean[0] < high[0])
 
 
+def test_figure_5_by_fleet_size_is_table_13_without_rules(demo_store):
+    context = Context(load(RunStore(demo_store)), Intervals())
+    assert context.rules.height == context.llm.height == 1
+    left = FIGURES["figure5"].draw(context).axes[0]
+    assert [t.get_text() for t in left.texts] == [f"{context.llm['steps'].sum()}\nsteps"]
+
+
 def test_the_frontier_holds_what_nothing_beats():
     made = [
         Point(t, x, y, "", "")
