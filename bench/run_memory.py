@@ -2,7 +2,8 @@
 
 In one process: what an attempt imports, the telemetry of 600 s written as it would arrive,
 and the aggregates that are computed when the run completes. Beside it: the same rows as Python
-dictionaries, which is what would happen if requests became objects one by one.
+dictionaries, which is what would happen if requests became objects one by one. Exit code 1 where
+the target is missed.
 
     python bench/run_memory.py
 """
@@ -53,7 +54,10 @@ def run_process(root: Path) -> None:
         f"{rows:,} rows written, {metrics['requests']:,} aggregated; peak memory: "
         f"{imported} MB imported, {written} MB written, {_peak_mb()} MB aggregated"
     )
-    print(f"target {TARGET_MB} MB: {'met' if _peak_mb() <= TARGET_MB else 'missed'}")
+    met = _peak_mb() <= TARGET_MB
+    print(f"target {TARGET_MB} MB: {'met' if met else 'missed'}")
+    if not met:
+        raise SystemExit(1)
 
 
 def objects() -> None:
@@ -67,7 +71,7 @@ def objects() -> None:
 
 
 def main() -> None:
-    """Measure both, each in a process of its own."""
+    """Measure both, each in a process of its own; exit code 1 where the target is missed."""
     if sys.argv[1:2] == ["run"]:
         return run_process(Path(sys.argv[2]))
     if sys.argv[1:2] == ["objects"]:
@@ -78,9 +82,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_store(Path(folder), demo_runs(duration_s=600.0, requests=REQUESTS)[:1])
         me = [sys.executable, str(Path(__file__).resolve())]
-        subprocess.run([*me, "run", folder], check=True)
+        measured = subprocess.run([*me, "run", folder], check=False)
         subprocess.run([*me, "objects"], check=True)
-    return None
+    raise SystemExit(measured.returncode)
 
 
 if __name__ == "__main__":

@@ -132,15 +132,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"drainbench: {args.dir} is no run store (looked for {store.runs})", file=sys.stderr)
         return 2
     console = Console()
-    while True:
-        status = read_status(store)
-        print_status(console, store, status)
-        if not args.watch or not status.live:
-            return 0
-        try:
+    try:
+        while True:
+            status = read_status(store)
+            print_status(console, store, status)
+            if not args.watch or not status.live:
+                return 0
             time.sleep(5)
-        except KeyboardInterrupt:
-            return 130
+    except KeyboardInterrupt:
+        return 130
 
 
 def _asked(store: RunStore) -> list[str]:
