@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -160,11 +160,23 @@ def load(
         found = aggregates[run_id]
         left_out += [LeftOut(run_id, "incomplete", problem) for problem in found.problems]
         row |= {k: found.metrics.get(k) for k in RUNS_SCHEMA if k not in _POINT}
+    _tell_apart(rows.values())
     runs = match_baselines(pl.DataFrame(list(rows.values()), schema=RUNS_SCHEMA).sort("run_id"))
     left_out += _unmatched(runs)
     effects = ("reduction_abs", "reduction_pct", "avoided", "cost_eff")
     runs = runs.with_columns(pl.when(decided()).then(pl.col(*effects)))
     return Loaded(store, runs, aggregates, summaries, tuple(left_out), len(run_ids), counts)
+
+
+def _tell_apart(rows: Iterable[dict[str, Any]]) -> None:
+    """Give models that share a title their names beside it: tables pool runs by title."""
+    rows = list(rows)
+    names: dict[str, set[str]] = {}
+    for row in rows:
+        names.setdefault(row["title"], set()).add(row["model"])
+    for row in rows:
+        if len(names[row["title"]]) > 1:
+            row["title"] = f"{row['title']} ({row['model']})"
 
 
 def decided() -> pl.Expr:

@@ -239,3 +239,11 @@ def test_a_run_whose_configuration_is_lost_is_named(demo_store, text):
     found = left_out(load(RunStore(demo_store)), RULE)
     assert [kind for kind, _ in found] == ["incomplete", "unmatched"]
     assert found[0][1].startswith("config.yaml: ")
+
+
+def test_two_models_of_one_title_are_not_pooled(demo_store):
+    """A copied model file keeps its title, unless somebody thinks of it."""
+    copied = replace(SMOLLM, name="mine")
+    write_run(demo_store, SyntheticRun(copied, "none", duration_s=60, testbed="local"))
+    runs = load(RunStore(demo_store)).runs.filter(policy="llm")
+    assert set(runs["title"]) == {"SmolLM2 135M (mine)", "SmolLM2 135M (smollm2-135m)"}
