@@ -8,7 +8,7 @@ a copy instead. Modes depend on the model and are expanded here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,7 +101,24 @@ def compose_grid(
             f"unknown mode {', '.join(sorted(unknown))}: "
             f"the chosen models have {', '.join(sorted(modes_seen))}"
         )
+    _require_one_model_a_name(points.values())
     return Grid(tuple(points.values()), left_out)
+
+
+def _require_one_model_a_name(points: Iterable[RunPoint]) -> None:
+    """A server is started by a model's name, and all runs of that name ask it."""
+    first: dict[str, RunPoint] = {}
+    for point in points:
+        if not point.needs_server:
+            continue
+        known = first.setdefault(point.model, point)
+        for group in ("model", "serving"):
+            if known.config[group] != point.config[group]:
+                raise RequestError(
+                    f"{known.run_id} and {point.run_id} are both of model.name={point.model} and "
+                    f"differ in {group}: give one another model.name, or sweep them in two run "
+                    "stores (sweep.name=…)"
+                )
 
 
 def make_point(config: Mapping[str, Any]) -> RunPoint:

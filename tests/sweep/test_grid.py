@@ -131,6 +131,19 @@ def test_one_id_for_two_configurations_is_refused_with_the_key():
         compose_grid(jobs("model=static", "mode=error_on", "duration_s=60,120"), composer)
 
 
+def test_one_name_for_two_models_is_refused():
+    """Their modes, and so their ids, differ; the server of the first would answer for both."""
+    runs = (
+        ["model=qwen3-4b", "mode=think"],
+        ["model=qwen3-4b", "mode=nothink", "model.weights.quant=Q4_K_M"],
+    )
+    with pytest.raises(RequestError, match=r"both of model\.name=qwen3-4b and differ in model"):
+        compose_grid(runs, composer)
+    runs[1][2] = "serving.threads=2"
+    with pytest.raises(RequestError, match=r"model\.name=qwen3-4b and differ in serving"):
+        compose_grid(runs, composer)
+
+
 def test_the_same_point_twice_is_one_run():
     assert (
         len(compose_grid(jobs("model=static", "mode=error_on", "scale=3,3"), composer).points) == 1
